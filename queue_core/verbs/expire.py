@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -25,7 +25,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
 from queue_core.catalog.queues import SettingsChanged, as_it_is, hold_settings
 from queue_core.catalog.records import figures, task_log
-from queue_core.catalog.slices import amounts, id_map, logs, parts, read_plans
+from queue_core.catalog.slices import amounts, id_map, logs, parts, read_plans, shard_locks
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import (
     START,
@@ -79,8 +79,9 @@ def expire(catalog: Catalog, storage_uri: str, queue: QueueInfo, *, in_parts: bo
         with suppress(SettingsChanged):
             with suppress(dialect.StillLocked):
                 _take_in_old(catalog, storage_uri, queue, seconds)
+            with suppress(dialect.StillLocked):
                 _expire_by_column(catalog, rounds, storage_uri, queue)
-                _expire_by_age(catalog, rounds, storage_uri, queue, in_parts=in_parts)
+            _expire_by_age(catalog, rounds, storage_uri, queue, in_parts=in_parts)
             return rounds.done
 
 
@@ -164,7 +165,9 @@ def _expire_by_age(
             if not look(connection, request):
                 continue
         ages = read_ages(catalog, storage_uri, queue, request)
-        rounds.through(partial(_remove_old, queue=queue, request=request, ages=ages), START)
+        work = partial(_remove_old, queue=queue, request=request, ages=ages, skips=in_parts)
+        with suppress(dialect.StillLocked):
+            rounds.through(work, START)
 
 
 def _any_in_part(connection: Connection, request: FireRequest, queue: QueueInfo) -> bool:
@@ -187,8 +190,12 @@ def _remove_old(
     queue: QueueInfo,
     request: FireRequest,
     ages: Mapping[int, LoadTimes],
+    skips: bool,
 ) -> tuple[int, Position | None]:
     """Remove old messages from *begin* on; return how many, and where the next round begins."""
+    if skips:
+        free = shard_locks.lock_free(connection, *request.where)
+        request = replace(request, shards=tuple(shard for _, _, shard in free))
     batch, following = take_batch(connection, request, begin, ROUND_SLICES)
     hold_settings(connection, queue)
     expiry = int((expiry_in(queue, request.magazine) or 0) * 1e6)

@@ -14,7 +14,7 @@ from queue_core.catalog.tables import slices
 from queue_core.support import faults
 from queue_core.upkeep.tasks.expire import retire
 from queue_core.upkeep.tasks.shovel import Retries
-from queue_core.values.model import INLINE
+from queue_core.values.model import INLINE, Magazine
 from queue_core.verbs.abandon import abandon
 from queue_core.verbs.expire import expire
 from queue_core.verbs.quarantine import quarantine
@@ -22,7 +22,7 @@ from queue_core.verbs.shovel import Shovelful, shovel
 from tests.clocks import make_due
 from tests.contract.callers import caller_of
 from tests.contract.pools import PATIENCE, Recorder, eventually
-from tests.dump import load_earlier, log_in_a_minute, set_time
+from tests.dump import load_earlier, log_earlier, log_in_a_minute, set_time
 from tests.factories import load_singly, make_queue, numbers_of, orders, with_sidelined
 
 pytestmark = pytest.mark.each_catalog
@@ -184,6 +184,32 @@ def test_a_queue_that_is_too_old_is_retired_after_a_transaction(store, caller):
         connection.rollback()
     retire(store.catalog, queue.info)
     assert store.queue("orders").info.deactivated_at is not None
+
+
+def test_the_expiry_of_a_subscription_goes_on_where_no_transaction_keeps_it(store, caller):
+    topic = make_queue(store, shards=2, key="number", log="7 days")
+    expiry = {"message_expiry": 3_600, "sideline_expiry": 3_600}
+    reader = store.subscribe("billing", to="orders", **expiry)
+    topic.load(orders(40))
+    reader.reload(reader.fire("all"))
+    reader.sideline(reader.fire(10))
+    load_earlier(store, 7_200)
+    topic.load(orders(20, 40))
+    log_earlier(store, 7_200, "loaded_at")
+
+    def run():
+        return expire(store.catalog, store.storage.uri, reader.info, in_parts=True)
+
+    first = f"queue_id = {reader.info.id} AND magazine = {int(Magazine.MAIN)} AND shard = 0"
+    with caller.connected() as connection:
+        caller.run(connection, LOCK.format("shard_locks", first))
+        start = time.monotonic()
+        # Those of the sideline, and of the other shard.
+        moved = run()
+        assert 10 < moved < 40
+        assert time.monotonic() - start < SOON
+        connection.rollback()
+    assert moved + run() == 60
 
 
 @pytest.mark.parametrize(
