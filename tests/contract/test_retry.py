@@ -359,10 +359,10 @@ def test_the_log_says_when_messages_can_come_back_again(store, monkeypatch, capl
     monkeypatch.undo()
     assert run(store) == 3
 
-    told = [each.message for each in caplog.records if "task shovel of" in each.message]
-    assert told[:1] == ["task shovel of orders failed: the server is away"]
+    told = [each.message for each in caplog.records if "task retry of" in each.message]
+    assert told[:1] == ["task retry of orders failed: the server is away"]
     assert [each.partition(" after ")[0] for each in told[1:]] == [
-        "task shovel of 'orders' works again"
+        "task retry of 'orders' works again"
     ]
 
 

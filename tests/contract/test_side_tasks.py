@@ -26,7 +26,9 @@ from queue_core.upkeep.tasks import shovel as shovel_task
 from queue_core.upkeep.tasks import sweep as sweep_task
 from queue_core.upkeep.tasks.registry import TASKS
 from queue_core.upkeep.tasks.runner import Ran, SideTasks
+from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.upkeep.tasks.task import Timing
+from queue_core.verbs.operator.jobs import Jobs
 from queue_core.verbs.shovel import Shovelful
 from tests.contract.task_streams import with_sidelined
 from tests.dump import age, backdate, dump, load_earlier
@@ -278,6 +280,27 @@ def test_a_failure_is_over_where_there_is_no_more_work(store, leader, monkeypatc
     assert told == [
         f"task {name} of orders failed: the server is away",
         f"task {name} of 'orders' works again after 0 s",
+    ]
+
+
+def test_a_shovel_that_works_ends_no_failure_of_a_job(store, leader, monkeypatch, caplog):
+    caplog.set_level(logging.INFO, "queue_core")
+    queue = with_sidelined(store, 3)
+    job = queue.start_shovel()
+
+    def fails(*_):
+        raise CatalogUnavailable("the server is away")
+
+    monkeypatch.setattr(Jobs, "step", fails)
+    Retries(store.catalog, store.storage).run()
+    tasks_of(store, leader, "shovel", timings=ALWAYS).run_due([queue.info])
+    monkeypatch.undo()
+    Retries(store.catalog, store.storage).run()
+
+    told = [each.message for each in caplog.records]
+    assert [each for each in told if "failed" in each or "works again" in each] == [
+        f"task job {job} of orders failed: the server is away",
+        f"task job {job} of 'orders' works again after 0 s",
     ]
 
 

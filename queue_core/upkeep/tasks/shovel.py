@@ -162,6 +162,8 @@ class Retries:
 
     def _attempt(self, each: Next) -> list[Ran]:
         name = each.queue
+        # Not that of the task, which may work where a job or a message in its time fails.
+        outage = "retry" if each.job is None else f"job {each.job}"
         try:
             if each.job is not None:
                 moved = self._jobs.step(each.job)
@@ -173,7 +175,7 @@ class Retries:
             return []
         except IgnisError as error:
             self.rest(name, RETRY_SECONDS, each.job)
-            return [failed(self._catalog, "shovel", name, error)]
-        works(self._catalog, "shovel", name)
+            return [failed(self._catalog, outage, name, error)]
+        works(self._catalog, outage, name)
         # A job may have more to move, or to wait for: look again.
         return [Ran(task="shovel", queue=name, moved=moved)] if moved or each.job else []
