@@ -213,7 +213,8 @@ def for_each(all_made: Sequence[Any], function: Callable[..., None], given: Any)
         except Unavailable:
             raise
         except (IgnisError, typer.Exit) as error:
-            if len(all_made) == 1:
+            # Ctrl-C ends the command, and not its part for one of them.
+            if len(all_made) == 1 or isinstance(error.__context__, KeyboardInterrupt):
                 raise
             if isinstance(error, IgnisError):
                 complain(f"{made.name}: {error}", type(error).__name__)

@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ignis_cli.app import app
+from queue_core.upkeep.tasks.shovel import Retries
 from tests.command_line import answer, refusal
 from tests.factories import make_queue, orders
 
@@ -50,6 +51,21 @@ def test_a_queue_that_refuses_does_not_keep_the_others_from_it(ignis, store, ten
     assert result.exit_code == 2
     assert "acme.emails: queue 'acme.emails' was deactivated" in result.stderr
     assert paused(store) == ["acme.orders"]
+
+
+def test_an_interrupt_of_a_job_starts_no_jobs_of_further_queues(ignis, store, tenants, monkeypatch):
+    def press(*_):
+        raise KeyboardInterrupt
+
+    for queue in tenants:
+        queue.load(orders(2))
+        queue.sideline(queue.fire(2))
+    monkeypatch.setattr(Retries, "run", press)
+
+    result = ignis("shovel", "acme.*", "globex.orders", "--wait")
+
+    assert store.view("jobs").column("queue").to_pylist() == ["acme.emails"]
+    assert (result.exit_code, result.stderr.count("is left to other processes")) == (1, 1)
 
 
 def test_a_name_or_a_pattern_of_no_queue_changes_nothing(ignis, store, tenants):
