@@ -114,6 +114,7 @@ def work(
             "retry": retry,
             "breaker": breaker,
             "stop-after": stop_after,
+            "log-format": log_format,
         }
         arguments = ["work", handler, *(f"--queue={each}" for each in queue)]
         arguments += [f"--{key}={value}" for key, value in options.items() if value is not None]

@@ -300,6 +300,21 @@ def test_what_handlers_print_is_seen_beside_the_counts(store, address, shop):
     assert "Traceback" not in done.stderr
 
 
+def test_processes_write_their_log_as_their_supervisor_does(ignis, store, shop, monkeypatch):
+    begun = []
+
+    def noted(invocation, commands):
+        begun.extend(commands)
+        return Supervisor(invocation, [])
+
+    make_queue(store)
+    monkeypatch.setattr(commands_work, "Supervisor", noted)
+    how = ("--processes", 2, "--log-format", "json")
+    assert ignis("work", "shop_of_test:charge", "--queue", "orders", *how).exit_code == 0
+
+    assert ["--log-format=json" in arguments for arguments in begun] == [True, True]
+
+
 def test_processes_that_die_are_started_again(store, address, shop):
     queue = make_queue(store, shards=4)
     results = store.create_queue("results", queue.schema)
