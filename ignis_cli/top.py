@@ -30,15 +30,16 @@ _SCHEMA = pa.schema(
 )
 
 
-#: Seconds of a monotonic clock, and the rows of `figures.read` by the names of their queues.
-TopReading: TypeAlias = tuple[float, Mapping[str, Any]]
+#: Seconds of a monotonic clock, and the rows of `figures.read` by the ids of their queues, since
+#: another queue may have the name of a dropped one.
+TopReading: TypeAlias = tuple[float, Mapping[int, Any]]
 
 
 def read(catalog: Catalog) -> TopReading:
     """Read the present figures."""
     with catalog.read() as connection:
         rows = sorted(figures.read(connection), key=lambda row: str(row.queue))
-    return time.monotonic(), {row.queue: row for row in rows}
+    return time.monotonic(), {row.queue_id: row for row in rows}
 
 
 def frame(before: TopReading | None, now: TopReading) -> pa.Table:
@@ -50,10 +51,10 @@ def frame(before: TopReading | None, now: TopReading) -> pa.Table:
     rows = []
     began, former = before or (0.0, {})
     at, queues = now
-    for name, queue in queues.items():
-        row = {"queue": name} | {each: getattr(queue, each) for each in _COUNTS}
+    for key, queue in queues.items():
+        row = {"queue": queue.queue} | {each: getattr(queue, each) for each in _COUNTS}
         for rate, counter in _RATES.items():
-            counts = [getattr(each, counter, None) for each in (queue, former.get(name))]
+            counts = [getattr(each, counter, None) for each in (queue, former.get(key))]
             if None not in counts:
                 row[rate] = round(sub(*counts) / (at - began), 1)
         rows.append(row)

@@ -186,6 +186,18 @@ def test_top_shows_the_rates_between_two_samples(store):
     assert second["waiting"].to_pylist() == [7]
 
 
+def test_top_takes_a_queue_that_was_made_anew_for_another_one(store):
+    former = make_queue(store)
+    former.load(orders(7))
+    looks = frames(store.catalog, interval=0.01)
+    next(looks)
+    former.admin.deactivate()
+    former.admin.drop()
+    make_queue(store).load(orders(2))
+
+    assert next(looks)["loaded_per_s"].to_pylist() == [None]
+
+
 @pytest.mark.parametrize(
     ("args", "why"),
     [
