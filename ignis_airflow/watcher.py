@@ -80,8 +80,10 @@ def looks(
     with _lock:
         watcher = _watchers.get(address)
         if watcher is None:
-            watcher = _watchers[address] = _Watcher(address)
+            watcher = _Watcher(address)
             watcher.loop.start()
+            # Not before: it may find no thread.
+            _watchers[address] = watcher
         watcher.waiters.add(waiter)
         watcher.look_at_once()
     try:

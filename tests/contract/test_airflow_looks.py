@@ -14,6 +14,7 @@ from ignis_airflow import look as looking
 from ignis_airflow.look import Arrivals, QueueLook
 from ignis_airflow.watcher import look, looks
 from queue_core import Retry, Store, constant
+from queue_core.support.loop import Loop
 from queue_core.values.address import Address
 from tests.children import Child
 from tests.waiting import PATIENCE, until
@@ -128,6 +129,23 @@ def test_a_store_that_is_made_in_the_place_of_another_one_is_looked_at(tmp_path)
             with Store(address) as another:
                 another.create_queue("orders", SCHEMA).load([{"id": 1}])
                 assert (await soon(found)).waiting == 1
+
+    asyncio.run(main())
+
+
+def test_a_trigger_that_finds_no_thread_stops_no_later_ones(store, monkeypatch):
+    store.create_queue("orders", SCHEMA).load([{"id": 1}])
+
+    def refuse(_: Loop) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def main() -> None:
+        with monkeypatch.context() as crowded:
+            crowded.setattr(Loop, "start", refuse)
+            with pytest.raises(RuntimeError), looks(store.address, "orders", Arrivals()):
+                pass
+        with looks(store.address, "orders", Arrivals()) as found:
+            assert (await soon(found)).waiting == 1
 
     asyncio.run(main())
 
