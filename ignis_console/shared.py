@@ -121,7 +121,12 @@ class Shared(Generic[Answer]):
         # An answer that was forgotten has no end.
         if latest is not None and ends_at and latest.age < patience:
             if begun >= ends_at and slot.lock.acquire(blocking=False):
-                threading.Thread(target=_compute_beside, args=(slot, compute), daemon=True).start()
+                beside = threading.Thread(target=_compute_beside, args=(slot, compute), daemon=True)
+                try:
+                    beside.start()
+                except RuntimeError:
+                    # There is no thread now; nobody else would release it.
+                    slot.lock.release()
             return latest.after(error)
         with slot.lock:
             now = time.monotonic()

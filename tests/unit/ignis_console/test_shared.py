@@ -115,6 +115,24 @@ def test_with_patience_an_answer_is_returned_at_once_and_the_next_is_computed_be
     assert seen() == 4
 
 
+def test_a_look_that_finds_no_thread_for_the_next_one_keeps_no_others_waiting(clock, monkeypatch):
+    shared, compute = Shared(3.0), Counting()
+
+    def seen():
+        return shared.get("a", compute, patience=8.0).seen
+
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    assert seen() == 1
+    clock[0] += 4.0
+    with monkeypatch.context() as crowded:
+        crowded.setattr(threading.Thread, "start", refuse)
+        assert seen() == 1
+    clock[0] += 8.0
+    assert seen() == 2
+
+
 def test_an_error_beside_is_raised_by_the_next_look(clock):
     shared, compute = Shared(3.0), Counting()
     shared.get("a", compute, patience=8.0)
