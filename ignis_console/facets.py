@@ -69,7 +69,8 @@ def sample(queue: Queue, members: Numbers, shown: Numbers) -> Sample:
     """Return a sample of a group, and the columns of the messages that a page shows."""
     chosen = chosen_of(members)
     try:
-        found = readable(queue.choose(np.union1d(chosen, shown)).rows())
+        some = queue.choose(np.union1d(chosen, shown), magazine="sideline")
+        found = readable(some.rows())
     except DamagedSegment:
         # They are quarantined now, and no member of the group when the page is read again.
         return Sample(0, (), (), {})

@@ -139,3 +139,19 @@ def test_the_problems_of_readers_are_shown_as_others_are(operator, topics):
     (row,) = operator.get("/api/queues", params={"q": "largest"}).json()["queues"]
     assert row["problems"] >= 1
     assert "it will be detached in" in operator.get("/queues/largest").text
+
+
+def test_the_values_of_a_group_need_nothing_of_the_log(operator, store):
+    """To take in a long one takes a while, and waits for whoever loads or fires."""
+    topic = make_queue(store, log="7 days")
+    reader = store.subscribe("reader", to="orders")
+    topic.load(orders(6))
+    reader.sideline(reader.fire(2), "no such customer", kind="exception")
+    topic.load(orders(6, first=6))
+    before = store.view("slices", "reader").num_rows
+
+    group = {"group": "1", "kind": "exception", "fingerprint": "no such customer"}
+    page = operator.get("/api/queues/reader/sideline", params=group).json()
+
+    assert (page["members"], page["sample"]["size"]) == (2, 2)
+    assert store.view("slices", "reader").num_rows == before
