@@ -76,7 +76,7 @@ def do(action: Action, call: Call) -> Response:
     if entry is None:
         return RedirectResponse("/log", 303)
     queue = quote(call.ask.queue, safe="")
-    return RedirectResponse(f"/queues/{queue}?done={entry.number}", 303)
+    return RedirectResponse(f"/queues/{queue}?done={entry.id}", 303)
 
 
 def api_show(action: Action, call: Call) -> Response:

@@ -48,8 +48,6 @@ class LogEntry:
     ended: bool = True
     #: The same in the line of its beginning and in that of its end.
     id: str = ""
-    #: Its number in this process, from 1; 0: it is of another process, or has not ended.
-    number: int = 0
     #: Messages that it had changed so far.
     done: int = 0
 
@@ -61,7 +59,6 @@ class ActionLog:
         self._entries: deque[LogEntry] = deque(maxlen=KEPT)
         self._running: dict[str, LogEntry] = {}
         self._lock = threading.Lock()
-        self._count = 0
         try:
             self._file = None if path is None else path.open("a", encoding="utf-8")
         except OSError as error:
@@ -82,11 +79,10 @@ class ActionLog:
             self._running[key] = replace(entry, done=entry.done + done)
 
     def end(self, entry: LogEntry) -> LogEntry:
-        """Write what an action has done at its end, and remember it; return it with its number."""
+        """Write what an action has done at its end, and remember it; return it as it ended."""
         with self._lock:
-            self._count += 1
             done = self._running.pop(entry.id).done
-            entry = replace(entry, ended=True, number=self._count, done=done)
+            entry = replace(entry, ended=True, done=done)
             self._write(entry)
             self._entries.appendleft(entry)
         return entry
@@ -101,10 +97,10 @@ class ActionLog:
             except OSError as error:
                 _log.error("the action log cannot be written: %s", error)
 
-    def find(self, number: str) -> LogEntry | None:
-        """Return a remembered action by its number."""
+    def find(self, key: str) -> LogEntry | None:
+        """Return a remembered action by its id."""
         with self._lock:
-            return next((each for each in self._entries if str(each.number) == number), None)
+            return next((each for each in self._entries if each.id == key), None)
 
     def latest(self) -> tuple[LogEntry, ...]:
         """Return the latest actions of this process, newest first."""

@@ -105,9 +105,9 @@ def _page(each: Page, call: Call) -> Response:
     )
 
 
-def _notice(console: Console, number: str) -> str | None:
-    """Return what the action of that number has done, for the page that follows it."""
-    entry = console.log.find(number)
+def _notice(console: Console, key: str) -> str | None:
+    """Return what the action with an id has done, for the page that follows it."""
+    entry = console.log.find(key)
     if entry is None or entry.messages is None:
         return None
     redrive = None
