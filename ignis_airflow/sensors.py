@@ -62,8 +62,9 @@ class QueueEmptySensor(BaseSensorOperator):
         with Store(address, create=False) as store:
             name = store.queue(self.queue_name).name
             found = look(store, {name})[name]
+            is_empty = found.is_empty
         self.log.info("queue %s: %d messages to handle", name, found.unfinished)
-        return found.is_empty
+        return is_empty
 
     def execute(self, context: Any) -> Any:
         """Wait, in the triggerer if the sensor is deferrable."""

@@ -55,6 +55,7 @@ def look(store: Store, names: Collection[str]) -> dict[str, QueueLook]:
             came=row.all_loaded + row.all_returned + behind[row.queue_id],
             unfinished=row.waiting + row.in_flight + row.sidelined - row.dead,
             may_fire=partial(_may_fire, store, row.queue),
+            behind=behind[row.queue_id],
         )
     return looks
 

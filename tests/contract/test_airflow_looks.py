@@ -5,6 +5,7 @@ import threading
 import time
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 
 import pyarrow as pa
 import pytest
@@ -293,3 +294,18 @@ def test_a_queue_is_empty_when_all_is_handled_or_dead(store):
     queue.sideline(second)
     assert store.view("queues").to_pylist()[0]["dead"] == 1
     assert is_empty()
+
+
+def test_a_subscription_is_empty_though_its_log_has_messages_that_do_not_match(store):
+    """Nobody fires any more, and so passes by them."""
+    topic = store.create_queue("topic", SCHEMA, log="7 days")
+    store.subscribe("reader", to="topic", selector="id > 10")
+    topic.load([{"id": 1}])
+
+    async def main() -> None:
+        with looks(store.address, "reader", attrgetter("is_empty")) as found:
+            await soon(found)
+
+    asyncio.run(main())
+    topic.load([{"id": 2}, {"id": 11}])
+    assert [look(store, {"reader"})["reader"].is_empty for _ in range(3)] == [False] * 3
