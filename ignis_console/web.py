@@ -60,10 +60,11 @@ def guarded(console: Console, handler: Handler, role: Role, *, by_token: bool = 
             return _unknown(console, request)
         if role is Role.OPERATE and not identity.may_operate:
             raise HTTPException(403, f"{identity.name} may look, but not change anything")
-        values, booleans = dict(request.query_params), frozenset[str]()
-        if "queues" in values:
+        pairs, booleans = request.query_params.multi_items(), frozenset[str]()
+        values = _once(pair for pair in pairs if pair[0] != "queues")
+        if ticked := request.query_params.getlist("queues"):
             # A list of ticked boxes.
-            values["queues"] = " ".join(request.query_params.getlist("queues"))
+            values["queues"] = " ".join(ticked)
         if request.method not in SAFE:
             values, booleans = fields_of(request, body)
             _check_token(request, identity, values)

@@ -200,6 +200,15 @@ def test_a_body_that_cannot_be_read_is_refused(operator, queue):
         assert not queue.refresh().info.is_paused
 
 
+def test_a_field_that_is_given_twice_in_an_address_is_refused(operator, queue):
+    twice = "selector=number<2&selector=number<4"
+
+    answer = operator.get(f"/api/queues/orders/actions/delete?{twice}")
+
+    assert answer.status_code == 400
+    assert "'selector' is given twice" in answer.json()["message"]
+
+
 def test_a_post_without_a_body_is_no_failure_of_the_console(operator):
     bare = operator.post("/logout")
     other = operator.post("/logout", content="x", headers={"Content-Type": "text/plain"})
