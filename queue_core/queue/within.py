@@ -39,7 +39,7 @@ from queue_core.queue.opened import OpenedQueue, checked_consumer
 from queue_core.queue.settling import Settling
 from queue_core.segments.buffers import Buffer
 from queue_core.segments.reader import read_table
-from queue_core.segments.stager import remove_staged, removed_if_refused
+from queue_core.segments.stager import removed_if_refused
 from queue_core.selection.demand import Demand
 from queue_core.selection.fired import Fired
 from queue_core.selection.request import Count, FireRequest, Reading, most_messages
@@ -167,12 +167,8 @@ class QueueInTransaction(Settling):
                 except CapacityExceeded as error:
                     raise QueueFull(str(error)) from error
 
-            try:
-                with removed_if_refused(storage, segments):
-                    first_ids = theirs.write(work, grows=True)
-            except queues.SettingsChanged:
-                remove_staged(storage, segments)
-                raise
+            with removed_if_refused(storage, segments, queues.SettingsChanged):
+                first_ids = theirs.write(work, grows=True)
             return ids_in_order(first_ids, segments, order)
 
     def fire(

@@ -10,6 +10,7 @@ before the commit: a file that no slice names, which vacuum removes; the message
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -33,7 +34,7 @@ from queue_core.errors import BadOption, Conflict, QueueFull, SchemaMismatch
 from queue_core.policies.inputs import Overwritten
 from queue_core.segments.reader import read_table
 from queue_core.segments.rewriter import Repacked, RewriteGroup, kept_columns, repack
-from queue_core.segments.stager import remove_staged, removed_if_refused
+from queue_core.segments.stager import removed_if_refused
 from queue_core.segments.storage import Storage
 from queue_core.selection.queue_rules import of_moving
 from queue_core.selection.request import FireRequest
@@ -90,12 +91,9 @@ def edit(
         staged, (repacked,) = repack(storage, queue, [RewriteGroup((part,))], messages)
 
         work = partial(_replace, storage, queue, ids, part, staged, repacked)
-        try:
-            with removed_if_refused(storage, [staged]):
-                transact(catalog, "edit", noting(work), grows=True)
+        with suppress(_Moved), removed_if_refused(storage, [staged], _Moved):
+            transact(catalog, "edit", noting(work), grows=True)
             return
-        except _Moved:
-            remove_staged(storage, [staged])
     raise Conflict(
         f"message {message_id} of queue {queue.name!r} was moved while it was edited; edit it again"
     )

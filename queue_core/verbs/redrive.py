@@ -24,7 +24,7 @@ from queue_core.catalog.slices.moves import SHOVELLED, carry_out
 from queue_core.catalog.transact import Guard, transact
 from queue_core.segments.distributor import Distributor
 from queue_core.segments.reader import read_table
-from queue_core.segments.stager import remove_staged, removed_if_refused
+from queue_core.segments.stager import removed_if_refused
 from queue_core.segments.storage import Storage
 from queue_core.selection.acquire import acquire
 from queue_core.selection.request import Candidates, FireRequest
@@ -88,16 +88,12 @@ def redrive(
         table = conform(rows, target.schema, target.name, mends=True)
         staged, _ = Distributor(storage).staged(target, table)
         try:
-            with removed_if_refused(storage, staged):
+            others = (queues.SettingsChanged, _Changed, CapacityExceeded)
+            with removed_if_refused(storage, staged, *others):
                 return _hand_over(catalog, storage, queue, target, ids, staged, guard, note)
-        except queues.SettingsChanged:
-            remove_staged(storage, staged)
-            raise
         except _Changed:
-            remove_staged(storage, staged)
             request = replace(request, max_messages=max(len(ids) // 2, 1))
         except CapacityExceeded:
-            remove_staged(storage, staged)
             if len(ids) == 1:
                 return None
             request = replace(request, max_messages=len(ids) // 2)

@@ -26,7 +26,7 @@ from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.queues import SettingsChanged
 from queue_core.errors import CatalogUnavailable, IgnisError, Unavailable
-from queue_core.segments.stager import remove_refused, remove_staged
+from queue_core.segments.stager import removed_if_refused
 from queue_core.segments.storage import Storage
 from queue_core.support.coalescing import Coalescer
 from queue_core.values.ids import ids_in_order
@@ -128,7 +128,9 @@ class JointLoads:
     def _commit(self, loads: Sequence[_Load]) -> list[pa.Array]:
         groups = _groups(loads)
         parts: list[_Part] = []
-        try:
+        # Found when they are removed: by then, they are all there.
+        staged = (segment for part in parts for segment in part.staged)
+        with removed_if_refused(self._storage, staged, SettingsChanged):
             for group in groups.values():
                 parts.append(_staged([loads[at] for at in group]))
 
@@ -139,12 +141,6 @@ class JointLoads:
                 ]
 
             first_ids = commit_load(self._catalog, work)
-        except SettingsChanged:
-            remove_staged(self._storage, _segments(parts))
-            raise
-        except IgnisError as error:
-            remove_refused(self._storage, _segments(parts), error)
-            raise
         ids: list[pa.Array] = [None] * len(loads)
         for group, part, first in zip(groups.values(), parts, first_ids, strict=True):
             for at, own in zip(group, part.ids(first), strict=True):
@@ -164,10 +160,6 @@ def _groups(loads: Sequence[_Load]) -> dict[tuple[int, str | None, pa.Schema], l
 def _staged(loads: Sequence[_Load]) -> _Part:
     rows = loads[0].rows if len(loads) == 1 else pa.concat_tables([load.rows for load in loads])
     return _Part(loads, *loads[0].stage(rows))
-
-
-def _segments(parts: Sequence[_Part]) -> list[Staged]:
-    return [segment for part in parts for segment in part.staged]
 
 
 def _in_doubt() -> CatalogUnavailable:
