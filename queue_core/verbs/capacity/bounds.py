@@ -106,22 +106,24 @@ def fits(usage: Usage, load: Amount) -> bool:
     A load that adds nothing, such as one that only merges, fits even if messages that came back
     exceed the bound.
     """
-    max_size, max_bytes = usage.settings.max_size, usage.settings.max_bytes
-    if usage.settings.is_rendezvous:
-        return True
-    held = usage.held
-    return all(
-        bound is None or not more or there + more <= bound
-        for bound, there, more in (
-            (max_size, held.messages, load.messages),
-            (max_bytes, held.bytes, load.bytes),
-        )
+    return usage.settings.is_rendezvous or all(
+        left is None or not more or more <= left
+        for left, more in zip(_free(usage), (load.messages, load.bytes), strict=True)
     )
 
 
 def can_ever_fit(usage: Usage, load: Amount) -> bool:
     """Return whether a load would fit into the queue if it were empty."""
     return fits(replace(usage, held=Amount(0, 0)), load)
+
+
+def _free(usage: Usage) -> tuple[int | None, int | None]:
+    """Return how many messages and bytes there is room for; None: any."""
+    bounds, held = usage.settings, usage.held
+    return (
+        None if bounds.max_size is None else bounds.max_size - held.messages,
+        None if bounds.max_bytes is None else bounds.max_bytes - held.bytes,
+    )
 
 
 def limit_to_capacity(
@@ -139,19 +141,13 @@ def limit_to_capacity(
     usage = read_usage(connection, queue)
     if usage.settings.overflow == "ring" or usage.settings.is_rendezvous:
         return request
-    free = [
-        None if bound is None else bound - held
-        for bound, held in (
-            (usage.settings.max_size, usage.held.messages),
-            (usage.settings.max_bytes, usage.held.bytes),
-        )
-    ]
-    if any(left is not None and left <= 0 for left in free):
+    messages, size = _free(usage)
+    if any(left is not None and left <= 0 for left in (messages, size)):
         return None
     return replace(
         request,
-        max_messages=least(request.max_messages, free[0]),
-        max_bytes=least(request.max_bytes, free[1]),
+        max_messages=least(request.max_messages, messages),
+        max_bytes=least(request.max_bytes, size),
     )
 
 
@@ -213,9 +209,10 @@ def _check_ring(
             f"{_busy(usage)}, or raise the bound",
             can_wait=False,
         )
+    messages, size = _free(usage)
     return Amount(
-        messages=0 if max_size is None else max(usage.held.messages + load.messages - max_size, 0),
-        bytes=0 if max_bytes is None else max(usage.held.bytes + load.bytes - max_bytes, 0),
+        messages=0 if messages is None else max(load.messages - messages, 0),
+        bytes=0 if size is None else max(load.bytes - size, 0),
     )
 
 
