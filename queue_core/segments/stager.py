@@ -285,17 +285,10 @@ class _OpenSegment:
 
     def abandon(self) -> None:
         """Let the storage remove the unfinished file."""
-        self._leave(_Abandoned())
+        self._leave(Exception("abandoned"))
 
     def _leave(self, error: Exception) -> None:
-        try:
-            self._stack.__exit__(type(error), error, error.__traceback__)
-        except _Abandoned:
-            return
-
-
-class _Abandoned(Exception):
-    pass
+        self._stack.__exit__(type(error), error, error.__traceback__)
 
 
 def _cut(rows: pa.Table) -> Iterator[pa.RecordBatch]:

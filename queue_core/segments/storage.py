@@ -285,11 +285,8 @@ class Storage:
 
     def remove(self, location: str) -> None:
         """Remove a file, if it still exists."""
-        try:
-            with self._mapped(location):
-                self._fs.delete_file(self._path(location))
-        except FileNotFoundError:
-            return
+        with suppress(FileNotFoundError), self._mapped(location):
+            self._fs.delete_file(self._path(location))
 
     def report_damage(self, location: str, message: str) -> None:
         """Report, from a machine without a catalog, that a segment cannot be read."""
