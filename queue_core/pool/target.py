@@ -371,6 +371,6 @@ def _browse(
 
     def take(limit: int) -> Firing | None:
         taken = source.take(limit)
-        return None if taken is None else Firing(None, pa.Table.from_batches([taken.messages]))
+        return None if taken is None else Firing(pa.Table.from_batches([taken.messages]))
 
     return take

@@ -118,8 +118,7 @@ class OpenedQueue:
             )
         ticket = fired.ticket
         if ticket is None:
-            nothing = output_schema(self.schema).empty_table()
-            return Firing(None, nothing, fired.opens_in, fired.stalled, fired.suspects)
+            return Firing(output_schema(self.schema).empty_table(), fired)
         try:
             plan = plan_firing(self.catalog, ticket, fired, reading)
             messages = self.read(plan, ticket, request.selection)

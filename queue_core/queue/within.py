@@ -235,7 +235,7 @@ class QueueInTransaction(Settling):
             # Others may remove what the selection is about to look at.
             fired = beside_settlements(partial(_fire, theirs, taker, request, reading))
             if fired.ticket is None:
-                return Firing(None, output_schema(queue.schema).empty_table())
+                return Firing(output_schema(queue.schema).empty_table())
             plan = plan_firing(theirs, fired.ticket, fired, reading)
             messages = read_table(plan)
             if request.selection is not None:

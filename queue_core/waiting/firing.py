@@ -8,41 +8,33 @@ import pyarrow as pa
 
 from queue_core.selection.fired import Fired
 from queue_core.values.ids import IdSet
-from queue_core.values.model import THIS_PROCESS, Consumer, Holder, ReadPlan, Ticket
+from queue_core.values.model import THIS_PROCESS, Consumer, Holder, ReadPlan
 
 #: Messages to settle: a firing, or message ids as a pyarrow or numpy array or a list.
 Messages = Any
+_NOTHING = Fired()
 
 
 class Firing:
     """The messages of one firing, ``firing.messages``, and the ticket that holds them."""
 
-    def __init__(
-        self,
-        ticket: Ticket | None,
-        messages: pa.Table,
-        opens_in: float | None = None,
-        stalled: bool = False,
-        suspects: bool = False,
-        full: bool = False,
-        more: bool = True,
-    ) -> None:
+    def __init__(self, messages: pa.Table, fired: Fired = _NOTHING) -> None:
         #: None when there was nothing to fire.
-        self.ticket = ticket
+        self.ticket = fired.ticket
         #: The queue's columns, then those of `queue_core.values.schema.METADATA`.
         self.messages = messages
         #: Seconds after which to fire again, because the queue's limits have refused messages, or
         #: another transaction, such as a caller's, has kept them; None if neither is the case.
-        self.opens_in = opens_in
+        self.opens_in = fired.opens_in if fired.ticket is None else None
         #: Whether messages wait until a pool or a target has settled what it holds, because one of
         #: them may have ended its process.
-        self.stalled = stalled
+        self.stalled = fired.stalled
         #: Whether these are suspects; otherwise, they wait for suspects that it holds.
-        self.suspects = suspects
+        self.suspects = fired.suspects
         #: Whether *max_bytes* has left messages that could have been fired.
-        self.full = full
+        self.full = fired.full
         #: Whether it may have left messages that could be fired now.
-        self.more = more
+        self.more = fired.more
         #: The messages as they were read, and their ids.
         self._read: tuple[pa.Table, IdSet] | None = None
 
@@ -65,7 +57,7 @@ class Firing:
 
 def of_plan(fired: Fired, messages: pa.Table, plan: ReadPlan) -> Firing:
     """Return a firing whose messages a plan has read."""
-    firing = Firing(fired.ticket, messages, full=fired.full, more=fired.more)
+    firing = Firing(messages, fired)
     if not any(task.segment.compacted for task in plan.tasks):
         # A plan has few ranges of ids, and the messages can be many.
         firing._read = messages, IdSet.of_scan(plan.tasks)
