@@ -80,9 +80,9 @@ class Dialect(ABC):
         *idle*: how many connections that nobody uses stay open. More are open while they are used.
         """
 
-    @abstractmethod
     def file_of(self, engine: Engine) -> Path | None:
         """Return the file that is the whole catalog; None where a server keeps it."""
+        return None
 
     @abstractmethod
     def as_time(self, micros: ColumnElement[int]) -> ColumnElement[Any]:

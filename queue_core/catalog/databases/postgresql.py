@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
@@ -254,10 +253,6 @@ class Postgresql(Dialect):
         event.listen(engine, "checkin", _writable)
         event.listen(engine, "handle_error", _note_end)
         return engine
-
-    def file_of(self, engine: Engine) -> Path | None:
-        """Return None: a server keeps the catalog."""
-        return None
 
     def as_time(self, micros: ColumnElement[int]) -> ColumnElement[Any]:
         """Return a timestamp with time zone."""
