@@ -24,7 +24,6 @@ from sqlalchemy import (
     UnaryExpression,
     bindparam,
     column,
-    literal_column,
 )
 from sqlalchemy.sql import operators
 from sqlalchemy.sql.functions import FunctionElement
@@ -40,6 +39,21 @@ class now(FunctionElement[int]):
     type = BigInteger()
     inherit_cache = True
     name = "now"
+
+
+class not_indexed(FunctionElement[Any]):
+    """
+    A number in a form for which no index is used.
+
+    SQLite has no statistics, and others may have those of a time when the table was empty.
+    """
+
+    inherit_cache = True
+    name = "not_indexed"
+
+    def __init__(self, of: ColumnElement[Any]) -> None:
+        super().__init__(of)
+        self.type = of.type
 
 
 class if_versions(FunctionElement[bool]):
@@ -112,15 +126,6 @@ class OneOf(ColumnElement[bool]):
 
     def _negate(self) -> ColumnElement[Any]:
         return UnaryExpression(self, operator=operators.inv, type_=self.type)
-
-
-def not_indexed(number: ColumnElement[Any]) -> ColumnElement[Any]:
-    """
-    Return a number in a form for which no index is used.
-
-    SQLite has no statistics, and others may have those of a time when the table was empty.
-    """
-    return number + literal_column("0", BigInteger)
 
 
 def one_of(column: ColumnElement[Any], values: Iterable[Any]) -> ColumnElement[bool]:

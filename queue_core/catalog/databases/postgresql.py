@@ -41,6 +41,7 @@ from queue_core.catalog.databases.expressions import (
     OneOf,
     each_of,
     if_versions,
+    not_indexed,
     now,
 )
 from queue_core.catalog.databases.idle_connections import close_idle_ones
@@ -170,6 +171,11 @@ def _one_of(element: OneOf, compiler: Any, **options: Any) -> str:
 @compiles(each_of, "postgresql")
 def _each_of(element: each_of, compiler: Any, **options: Any) -> str:
     return f"unnest({compiler.process(element.clauses, **options)})"
+
+
+@compiles(not_indexed, "postgresql")
+def _not_indexed(element: not_indexed, compiler: Any, **options: Any) -> str:
+    return f"({compiler.process(element.clauses, **options)} + 0)"
 
 
 @compiles(if_versions, "postgresql")

@@ -39,7 +39,7 @@ from sqlalchemy.ext.compiler import compiles
 from queue_core.catalog.databases import sqlite_driver
 from queue_core.catalog.databases.ear import Ear, ear_of
 from queue_core.catalog.databases.error_codes import ErrorCodes
-from queue_core.catalog.databases.expressions import OneOf, each_of, if_versions, now
+from queue_core.catalog.databases.expressions import OneOf, each_of, if_versions, not_indexed, now
 from queue_core.catalog.databases.interface import Dialect, LentConnection, QueueIds, detached
 from queue_core.catalog.databases.taking import PAUSE_SECONDS, when_free
 from queue_core.catalog.databases.touches import Touches, touch
@@ -103,6 +103,12 @@ def _one_of(element: OneOf, compiler: Any, **options: Any) -> str:
 @compiles(each_of, "sqlite")
 def _each_of(element: each_of, compiler: Any, **options: Any) -> str:
     return f"json_each({compiler.process(element.clauses, **options)})"
+
+
+@compiles(not_indexed, "sqlite")
+def _not_indexed(element: not_indexed, compiler: Any, **options: Any) -> str:
+    # SQLite's documented way to keep a column from an index.
+    return f"+{compiler.process(element.clauses, **options)}"
 
 
 @compiles(if_versions, "sqlite")
