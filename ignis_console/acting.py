@@ -18,7 +18,7 @@ from starlette.responses import RedirectResponse, Response
 
 from ignis_console import redrives
 from ignis_console.action_log import LogEntry
-from ignis_console.actions import ACTIONS, Action, PreparedAction, Started
+from ignis_console.actions import ACTIONS, Action, PreparedAction
 from ignis_console.ask import YES, Ask, Parameter
 from ignis_console.auth import address_of
 from ignis_console.openapi import Operation
@@ -259,14 +259,14 @@ def _run_now(call: Call, prepared: PreparedAction, entry: LogEntry) -> LogEntry:
     token = DOER.set(Doer("console", entry.who, entry.id, entry.chosen))
     try:
         with rounds.brief(), progress.told_to(partial(log.advance, entry.id)):
-            changed = prepared.run(entry.who)
+            changed = prepared.run()
     except Exception as error:
         text = str(error) if isinstance(error, IgnisError) else repr(error)
         log.end(replace(entry, at=_now(call), messages=None, error=text))
         raise
     else:
-        if isinstance(changed, Started):
-            return log.end(replace(entry, at=_now(call), job=changed.job))
+        if isinstance(changed, str):
+            return log.end(replace(entry, at=_now(call), job=changed))
         return log.end(replace(entry, at=_now(call), messages=changed))
     finally:
         DOER.reset(token)

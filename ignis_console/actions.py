@@ -24,20 +24,14 @@ from queue_core.watching import wording
 from queue_core.watching.holders import holding
 
 
-class Started(NamedTuple):
-    """A job that was started, and has changed nothing yet."""
-
-    job: str
-
-
 class PreparedAction(NamedTuple):
     """An action that can be run: how many messages it means now, in words, and its verb."""
 
     messages: int
     #: A sentence with the number of messages.
     text: str
-    #: It gets the name of the person, and returns how many messages it has changed, or its job.
-    run: Callable[[str], int | Started]
+    #: Returns how many messages it has changed, or the id of a job that it has started.
+    run: Callable[[], int | str]
     #: The messages; None: a rule says which they are when it runs.
     these: Chosen | None = None
     #: If there are none: who holds messages of the queue in flight, by consumer, in words.
@@ -180,7 +174,7 @@ def redrive(console: Console, ask: Ask) -> PreparedAction:
         text += " A process that runs side tasks moves them as a job."
     these = among(chosen, IdSet.of(ids))
 
-    def run(who: str) -> int | Started:
+    def run() -> int | str:
         if not len(ids):
             return 0
         if rate is None and to is None:
@@ -192,7 +186,7 @@ def redrive(console: Console, ask: Ask) -> PreparedAction:
         counted = horizon_of(chosen, Magazine.SIDELINE)
         how = {"selector": selector, "rate": rate, "force": force, "to": to, "ids": ids}
         with acts.acting(catalog, "shovel", queue.name, how):
-            return Started(jobs.start(catalog, storage, wished, who, counted))
+            return jobs.start(catalog, storage, wished, acts.doer(), counted)
 
     return PreparedAction(len(ids), text, run, these)
 
@@ -210,7 +204,7 @@ def cancel(console: Console, ask: Ask, job: str) -> PreparedAction:
     left = wording.counted(max(found["total"] - found["moved"], 0))
     text = f"It has moved {wording.counted(found['moved'])}. {left} would stay in the sideline."
 
-    def run(_: str) -> int:
+    def run() -> int:
         if not console.store.admin.cancel(job):
             raise Conflict(f"nothing was changed: redrive {job} has just ended")
         return int(redrives.find(console.store, ask.queue, job)["moved"])
@@ -239,7 +233,7 @@ def sweep(console: Console, ask: Ask) -> PreparedAction:
     return PreparedAction(
         count,
         text,
-        lambda _: queue.sweep(older_than, limit=count) if count else 0,
+        lambda: queue.sweep(older_than, limit=count) if count else 0,
         held={} if count else holding(queue.store.catalog, queue.info)[0],
     )
 
@@ -271,7 +265,7 @@ def repair(console: Console, ask: Ask) -> PreparedAction:
         (row,) = figures.read(connection, [queue.info.id])
     count = int(row.damaged or 0)
     text = f"{wording.counted(count)} would wait again, as far as their files are whole."
-    return PreparedAction(count, text, lambda _: queue.admin.repair().all_or_error())
+    return PreparedAction(count, text, lambda: queue.admin.repair().all_or_error())
 
 
 def _on_chosen(
@@ -307,7 +301,7 @@ def _on_chosen(
             held: dict[str, str] = {}
             if run.__name__ == "reload" and not number:
                 held, _ = holding(console.store.catalog, console.store.queue(ask.queue).info)
-            return PreparedAction(number, words, lambda _: run(concerned, ask), concerned, held)
+            return PreparedAction(number, words, lambda: run(concerned, ask), concerned, held)
 
         _action(about, _IDS, _SELECTOR, _ALL, *fields, done=done, destroys=destroys)(prepare)
 
@@ -362,7 +356,7 @@ def _on_queue(console: Console, ask: Ask, text: str, act: Callable[[], object]) 
         raise BadOption(f"queue {ask.queue!r}: the number of waiting messages is not known")
     waiting = int(row.waiting)
 
-    def run(_: str) -> int:
+    def run() -> int:
         act()
         return waiting
 
