@@ -2,7 +2,7 @@
 
 import pytest
 
-from ignis_cli.commands_samples import bars
+from ignis_cli.commands_inspect import bars
 
 
 @pytest.mark.parametrize(
