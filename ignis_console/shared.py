@@ -38,10 +38,6 @@ class Look(Generic[Answer]):
         """Seconds since the reading began."""
         return time.monotonic() - self.read_at
 
-    def after(self, error: Exception | None) -> Look[Answer]:
-        """Return the same, with the error of a later attempt if there was one."""
-        return self if error is None else replace(self, error=str(error))
-
 
 class _Slot(Generic[Answer]):
     def __init__(self, former: Look[Answer] | None = None) -> None:
@@ -68,6 +64,8 @@ class _Slot(Generic[Answer]):
             self.latest, self.error = Look(compute(), now), None
         except Unavailable as error:
             self.error = error
+            if self.latest is not None:
+                self.latest = replace(self.latest, error=str(error))
         except BaseException:
             self.latest = self.error = self.begun_at = None
             raise
@@ -113,11 +111,7 @@ class Shared(Generic[Answer]):
             while len(self._slots) > _MOST:
                 del self._slots[next(iter(self._slots))]
             active = sum(begun - each.asked_at < _ACTIVE_SECONDS for each in self._slots.values())
-        latest, error, ends_at = (
-            slot.latest,
-            slot.error,
-            slot.ends_at(self._each, active, hasty=hasty),
-        )
+        latest, ends_at = slot.latest, slot.ends_at(self._each, active, hasty=hasty)
         # An answer that was forgotten has no end.
         if latest is not None and ends_at and latest.age < patience:
             if begun >= ends_at and slot.lock.acquire(blocking=False):
@@ -127,7 +121,7 @@ class Shared(Generic[Answer]):
                 except RuntimeError:
                     # There is no thread now; nobody else would release it.
                     slot.lock.release()
-            return latest.after(error)
+            return latest
         with slot.lock:
             now = time.monotonic()
             if now >= slot.ends_at(self._each, active, hasty=hasty):
@@ -135,7 +129,7 @@ class Shared(Generic[Answer]):
             if slot.latest is None:
                 assert slot.error is not None, "a reading without an error has an answer"
                 raise slot.error
-            return slot.latest.after(slot.error)
+            return slot.latest
 
     def forget(self) -> None:
         """
