@@ -178,16 +178,11 @@ def drop(queue: EachQueue, *, yes: Yes = False) -> None:
 def _parts(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
     """Combine and cut batches into tables of *rows* rows; the last one may be smaller."""
     waiting: list[pa.Table] = []
-    left = rows
     for batch in batches:
-        table = pa.Table.from_batches([batch])
-        while table.num_rows >= left:
-            waiting.append(table.slice(0, left))
-            table = table.slice(left)
-            yield pa.concat_tables(waiting, promote_options="permissive")
-            waiting, left = [], rows
-        if table.num_rows:
-            waiting.append(table)
-            left -= table.num_rows
-    if waiting:
+        waiting.append(pa.Table.from_batches([batch]))
+        while sum(each.num_rows for each in waiting) >= rows:
+            found = pa.concat_tables(waiting, promote_options="permissive")
+            yield found.slice(0, rows)
+            waiting = [found.slice(rows)]
+    if any(each.num_rows for each in waiting):
         yield pa.concat_tables(waiting, promote_options="permissive")
