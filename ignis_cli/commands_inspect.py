@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from itertools import groupby, islice
-from operator import itemgetter
+from operator import itemgetter, sub
 from textwrap import indent
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import typer
@@ -22,7 +23,9 @@ from ignis_cli.display import complain, console, in_json, put, say, show_json
 from ignis_cli.invocation import BROKEN, current
 from ignis_cli.logs import LogFormat
 from ignis_cli.tables import grid, say_what_lacks, show, show_facts, show_table
+from queue_core.catalog.database import Catalog
 from queue_core.catalog.queues import find_all
+from queue_core.catalog.records import figures
 from queue_core.errors import BadOption
 from queue_core.pool.signals import asked_to_end
 from queue_core.support.import_paths import missing
@@ -49,6 +52,26 @@ Each = StrEnum("Each", {"ten_seconds": "10s", "minute": "1m", "hour": "1h"})
 _WIDTH = 40
 _LINES = ("waiting", "oldest_age")
 _BARS = "▁▂▃▄▅▆▇█"
+#: What `ignis top` counts.
+_COUNTS = ("waiting", "in_flight", "sidelined", "damaged")
+#: Counters of main since the queue was created, by the name of their rate.
+_RATES = {
+    "loaded_per_s": "all_loaded",
+    "returned_per_s": "all_returned",
+    "fired_per_s": "all_fired",
+    "deleted_per_s": "all_deleted",
+    "sidelined_per_s": "all_sidelined",
+}
+_SCHEMA = pa.schema(
+    [
+        ("queue", pa.string()),
+        *((name, pa.int64()) for name in _COUNTS),
+        *((name, pa.float64()) for name in _RATES),
+    ]
+)
+#: Seconds of a monotonic clock, and the rows of `figures.read` by the ids of their queues, since
+#: another queue may have the name of a dropped one.
+TopReading: TypeAlias = tuple[float, Mapping[int, Any]]
 
 
 @command(_INSPECT)
@@ -301,18 +324,52 @@ def watch(store: Store, *, once: bool = False, interval: str = "1s") -> None:
     """
     from rich.live import Live
 
-    from ignis_cli import top
-
     screen = console()
     with suppress(KeyboardInterrupt):
-        frames = top.frames(store.catalog, duration("interval", interval))
+        looks = frames(store.catalog, duration("interval", interval))
         if once or in_json.get() or not screen.is_terminal:
-            for frame in islice(frames, 1 if once else 0, 2 if once else None):
+            for frame in islice(looks, 1 if once else 0, 2 if once else None):
                 show(frame)
             return
         with Live(console=screen, screen=True) as live:
-            for frame in frames:
+            for frame in looks:
                 live.update(grid(frame, screen.width, f"{store!r}")[0])
+
+
+def _read(catalog: Catalog) -> TopReading:
+    """Read the present figures."""
+    with catalog.read() as connection:
+        rows = sorted(figures.read(connection), key=lambda row: str(row.queue))
+    return time.monotonic(), {row.queue_id: row for row in rows}
+
+
+def _frame(before: TopReading | None, now: TopReading) -> pa.Table:
+    """
+    Return one row per queue: its messages, and the rates per second since *before*.
+
+    Rates are null in the first frame, and for a queue that *before* does not have.
+    """
+    rows = []
+    began, former = before or (0.0, {})
+    at, queues = now
+    for key, queue in queues.items():
+        row = {"queue": queue.queue} | {each: getattr(queue, each) for each in _COUNTS}
+        for rate, counter in _RATES.items():
+            counts = [getattr(each, counter, None) for each in (queue, former.get(key))]
+            if None not in counts:
+                row[rate] = round(sub(*counts) / (at - began), 1)
+        rows.append(row)
+    return pa.Table.from_pylist(rows, _SCHEMA)
+
+
+def frames(catalog: Catalog, interval: float) -> Iterator[pa.Table]:
+    """Yield a frame at once, and then one every *interval* seconds, without end."""
+    before = None
+    while True:
+        now = _read(catalog)
+        yield _frame(before, now)
+        before = now
+        time.sleep(interval)
 
 
 @command(_INSPECT)

@@ -10,7 +10,7 @@ from sqlalchemy import update
 from typer.testing import CliRunner, Result
 
 from ignis_cli.app import app
-from ignis_cli.top import frames
+from ignis_cli.commands_inspect import frames
 from queue_core import Store
 from queue_core.catalog.tables import counters
 from queue_core.errors import DamagedSegment

@@ -57,7 +57,7 @@ OF_USERS = (
     ),
     _of(
         "a rate grows with its seconds",
-        "ignis_cli/top",
+        "ignis_cli/commands_inspect",
         "row[rate] = round(sub(*counts) / (at - began), 1)",
         "row[rate] = round(sub(*counts) * 1e6 * (at - began), 1)",
         "cli",
