@@ -336,13 +336,6 @@ def watch(store: Store, *, once: bool = False, interval: str = "1s") -> None:
                 live.update(grid(frame, screen.width, f"{store!r}")[0])
 
 
-def _read(catalog: Catalog) -> TopReading:
-    """Read the present figures."""
-    with catalog.read() as connection:
-        rows = sorted(figures.read(connection), key=lambda row: str(row.queue))
-    return time.monotonic(), {row.queue_id: row for row in rows}
-
-
 def _frame(before: TopReading | None, now: TopReading) -> pa.Table:
     """
     Return one row per queue: its messages, and the rates per second since *before*.
@@ -364,9 +357,11 @@ def _frame(before: TopReading | None, now: TopReading) -> pa.Table:
 
 def frames(catalog: Catalog, interval: float) -> Iterator[pa.Table]:
     """Yield a frame at once, and then one every *interval* seconds, without end."""
-    before = None
+    before: TopReading | None = None
     while True:
-        now = _read(catalog)
+        with catalog.read() as connection:
+            rows = sorted(figures.read(connection), key=lambda row: str(row.queue))
+        now = time.monotonic(), {row.queue_id: row for row in rows}
         yield _frame(before, now)
         before = now
         time.sleep(interval)
