@@ -74,6 +74,7 @@ def _numbers(text: str) -> list[int]:
     if len(parts) > MOST_IDS:
         raise BadOption(f"there are {len(parts):,} ids; use at most {MOST_IDS:,}, or a selector")
     for part in parts:
-        if not part.isascii() or not part.isdigit() or len(part) > 19:
+        is_whole = part.isascii() and part.isdigit() and len(part) <= 19
+        if not is_whole or int(part) >= 1 << 63:
             raise BadOption(f"message id {part[:40]!r}: use whole numbers, as in _message_id")
     return [int(part) for part in parts]

@@ -109,7 +109,7 @@ class Guard:
         if origin is not None and urlsplit(origin).netloc.lower() != hosts[0].lower():
             return 403, "request of another origin refused"
         length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > MOST_BODY:
+        if not length.isascii() or not length.isdigit() or int(length) > MOST_BODY:
             return 413, "the request is too large"
         return None
 

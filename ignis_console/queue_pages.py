@@ -217,7 +217,7 @@ class MessagePage:
 def message_page(console: Console, ask: Ask) -> MessagePage:
     """Return one message; raises `BadOutcome` for an id of another queue."""
     text = ask.path["message_id"]
-    if not text.isascii() or not text.isdigit() or int(text[:20]) >= 1 << 63:
+    if not text.isascii() or not text.isdigit() or len(text) > 19 or int(text) >= 1 << 63:
         raise BadOption(f"message id {text!r}: use a whole number, as in the column _message_id")
     return MessagePage(queue=ask.queue, life=messages.life(console.store, ask.queue, int(text)))
 

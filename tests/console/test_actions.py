@@ -351,6 +351,7 @@ GROUP = {"group": "1", "kind": "exception", "reason": "no such customer"}
         ({"ids": "x"}, "use whole numbers"),
         ({"ids": "-1"}, "use whole numbers"),
         ({"ids": "99999999999999999999"}, "use whole numbers"),
+        (GROUP | {"ids": "9999999999999999999"}, "use whole numbers"),
         ({"ids": "5"}, "is not of queue 'orders'"),
         ({"selector": "nmber = 1"}, "did you mean 'number'?"),
         ({"all": "1", "ids": "5"}, "either all messages, or some"),

@@ -110,6 +110,16 @@ def test_one_queue(operator, queue):
     assert operator.get("/queues/orders", params={"span": "year"}).status_code == 400
 
 
+@pytest.mark.parametrize(
+    "path", ["messages?count=00000000000000000001000000", f"messages/{'0' * 20}{'9' * 25}"]
+)
+def test_a_number_of_many_digits_is_read_whole(operator, queue, path):
+    refused = operator.get(f"/api/queues/orders/{path}")
+
+    assert refused.status_code == 400
+    assert "use a whole number" in refused.text
+
+
 def test_messages_are_found_by_a_selector(operator, queue):
     path = "/api/queues/orders/messages"
 
