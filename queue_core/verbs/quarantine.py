@@ -48,7 +48,6 @@ def quarantine(catalog: Catalog, storage: Storage) -> int:
     with catalog.read() as connection:
         damaged = _damaged(connection, list(reports))
         readers = logs.readers_of(connection, damaged)
-    mark: Callable[..., int] = partial(transact, catalog, "quarantine", seconds=logs.WAIT_SECONDS)
     work = partial(set_apart, names=list(reports))
     try:
         for reader in readers:
@@ -59,11 +58,11 @@ def quarantine(catalog: Catalog, storage: Storage) -> int:
                 # A transaction of a caller has fired from it. The next call finds the reports.
                 reports = {}
         try:
-            quarantined = mark(work)
+            quarantined = transact(catalog, "quarantine", work, seconds=logs.WAIT_SECONDS)
         except dialect.StillLocked:
             # It has fired some of them: the others are set apart now.
-            reports = {}
-            quarantined = mark(partial(work, lock="skip"))
+            reports, free = {}, partial(work, lock="skip")
+            quarantined = transact(catalog, "quarantine", free, seconds=logs.WAIT_SECONDS)
     except dialect.StillLocked:
         return 0
     except CatalogForbidden:
