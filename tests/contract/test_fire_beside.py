@@ -4,7 +4,7 @@ import threading
 import time
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import Integer, select
 
 from queue_core import ConsumerPool, Retry, constant, limit
 from queue_core.catalog import dialect, record_tables
@@ -273,8 +273,12 @@ def test_due_messages_of_other_shards_return_beside_a_transaction(store, caller,
     queue.load(orders(60))
     queue.sideline(queue.fire("all"))
     make_due(store)
+    # The locked one is due first.
+    earlier = slices.c.due_at - slices.c.shard.in_([0]).cast(Integer) * 1_000_000
+    store.catalog.write(lambda c: set_time(c, slices, "due_at", earlier))
+    first = f"queue_id = {queue.info.id} AND magazine = {int(Magazine.SIDELINE)} AND shard = 0"
     with caller.connected() as connection:
-        queue.within(connection).fire(1, magazine="sideline")
+        caller.run(connection, LOCK.format("shard_locks", first))
         (ran,), _ = Retries(store.catalog, store.storage).run()
         assert 0 < ran.moved < 60
         assert queue.browse().num_rows == ran.moved

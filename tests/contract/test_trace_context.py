@@ -220,7 +220,7 @@ def test_loads_and_handlers_have_the_attributes_and_metrics_of_the_conventions(
     ("result", "text"),
     [
         ([True, False, True], "1 of 3 rejected"),
-        ([True, Later(30), asyncio.CancelledError()], "1 of 3 rejected"),
+        ([Later(30), Later(30), asyncio.CancelledError()], "1 of 3 rejected"),
         (pa.array([False, False, True]), "2 of 3 rejected"),
         (pa.table({"outcome": ["delete", "reload", "sideline"]}), "1 of 3 rejected"),
         ([True] * 3, None),
