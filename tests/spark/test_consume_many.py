@@ -292,18 +292,22 @@ def test_queues_of_a_manager_share_a_query(rig, queues):
     assert {state.status for state in manager.state().values()} == {"stopped"}
 
 
-def test_a_manager_whose_catalog_fails_at_its_start_says_so_and_can_be_started_later(
-    rig, queues, monkeypatch
-):
-    queues["orders"].load(events(1))
-    manager = IgnisManager(
+def manager_of_orders(rig, **how):
+    return IgnisManager(
         rig.spark,
         path=rig.path,
         handlers={"orders": approve},
         checkpoints=rig.folder / "checkpoints",
         tasks=(),
-        shared=True,
+        **how,
     )
+
+
+def test_a_manager_whose_catalog_fails_at_its_start_says_so_and_can_be_started_later(
+    rig, queues, monkeypatch
+):
+    queues["orders"].load(events(1))
+    manager = manager_of_orders(rig, shared=True)
 
     def fails(*_):
         raise CatalogUnavailable("not now")
@@ -317,13 +321,7 @@ def test_a_manager_whose_catalog_fails_at_its_start_says_so_and_can_be_started_l
 
 
 def test_a_manager_that_cannot_start_its_threads_leaves_no_query_behind(rig, queues, monkeypatch):
-    manager = IgnisManager(
-        rig.spark,
-        path=rig.path,
-        handlers={"orders": approve},
-        checkpoints=rig.folder / "checkpoints",
-        tasks=(),
-    )
+    manager = manager_of_orders(rig)
 
     def fails(*_, **__):
         raise RuntimeError("can't start new thread")
