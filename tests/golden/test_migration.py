@@ -161,6 +161,17 @@ def test_a_store_that_is_open_meanwhile_says_so(old):
                 call()
 
 
+def test_a_process_that_has_it_open_meanwhile_writes_no_backup_of_the_former_format(old, tmp_path):
+    with Store(old) as older:
+        with next_version():
+            Store(old).close()
+
+        with pytest.raises(FormatTooNew, match=f"has format {NEXT}"):
+            older.admin.backup(tmp_path / "backup")
+
+    assert not (tmp_path / "backup" / "manifest.json").exists()
+
+
 def test_an_older_version_is_refused(old):
     with next_version():
         Store(old).close()

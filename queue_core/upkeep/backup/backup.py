@@ -101,6 +101,8 @@ def backup(
         name = f"catalog-{uuid.uuid4().hex}"
         with Hold(catalog) if with_segments else nullcontext() as hold:
             with catalog.read() as connection:
+                # A newer ignis may have upgraded the catalog since this process opened it.
+                found = format.read(connection, dialect.hidden(catalog.url))
                 tables = _write_tables(connection, folder, name, progress, with_logs=with_logs)
                 last_ids = table_rows.last_ids(connection)
                 taken_at = dialect.read_clock(connection)
@@ -118,7 +120,7 @@ def backup(
         folder.finish(
             Manifest(
                 store=store,
-                format=format.FORMAT,
+                format=found,
                 taken_at=taken_at,
                 folder=name,
                 tables=tables,
