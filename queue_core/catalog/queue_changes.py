@@ -185,12 +185,13 @@ def change_settings(
     # An operator's machine need not have the module of a policy that it does not change.
     imports = "policy" in values
     binding.check(settings, info.schema, info.key, info.shards, imports=imports)
-    seals.change(connection, queues, queues.c.id == info.id, settings=settings.to_json())
+    stored = settings.to_json(info.stored_settings)
+    seals.change(connection, queues, queues.c.id == info.id, settings=stored)
     if info.settings.limits != settings.limits:
         shared_limits.change(connection, others, settings.limits)
         shared_limits.note(connection, info.id, shared)
     for reader in by_ids(connection, subscriptions(connection, info.id)) if given else ():
-        theirs = reader.settings.changed(given).to_json()
+        theirs = reader.settings.changed(given).to_json(reader.stored_settings)
         seals.change(connection, queues, queues.c.id == reader.id, settings=theirs)
     acts.note(connection)
     if info.settings.retry is None and settings.retry is not None:
@@ -203,7 +204,7 @@ def change_settings(
         (logs.begin if settings.log is not None else logs.end)(connection, info.id)
     # A queue that is no longer paused has messages for waiting consumers.
     notifications.notify(connection, info.id, *others)
-    return replace(info, settings=settings, stored_settings=settings.to_json())
+    return replace(info, settings=settings, stored_settings=stored)
 
 
 def detach(connection: Connection, queue: QueueInfo) -> None:

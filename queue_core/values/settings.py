@@ -583,12 +583,12 @@ class QueueSettings:
         # A queue that was created before there were policies has none.
         return cls.of({"retry": None, **stored})
 
-    def to_json(self) -> str:
-        """Return the settings as JSON."""
+    def to_json(self, stored: str | None = None) -> str:
+        """Return the settings as JSON; *stored*: such JSON, of which unknown settings stay."""
         retry = None if self.retry is None else str(self.retry)
-        texts = {"retry": retry, "limits": text_of(self.limits)}
-        weights = {"fair_weights": dict(self.fair_weights)}
-        return json.dumps({**asdict(self), **texts, **weights}, sort_keys=True)
+        given = {**json.loads(stored or "{}"), **asdict(self), "retry": retry}
+        given |= {"limits": text_of(self.limits), "fair_weights": dict(self.fair_weights)}
+        return json.dumps(given, sort_keys=True)
 
 
 # `help(QueueSettings)` describes every setting.

@@ -1,15 +1,19 @@
 """Settings hold for every producer as soon as they are changed, also for one that opened before."""
 
+import json
 import threading
 
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
+from sqlalchemy import select
 
 from ignis_sink.load import stage
 from ignis_sink.options import SinkOptions
 from ignis_sink.planning import find_target
 from ignis_sink.publishing import in_turn, publish
-from queue_core import Store
+from queue_core import Store, limit
+from queue_core.catalog import seals
+from queue_core.catalog.tables import queues
 from queue_core.errors import BadOption, QueueFull
 from queue_core.segments import stager
 from tests.books import leftover_files
@@ -164,3 +168,31 @@ def test_a_sink_may_name_the_columns_of_dedup_in_any_order(store):
     options = SinkOptions.of({**address, "queue": "orders", "dedup": "customer, number"})
     target = find_target(options, from_arrow_schema(orders(0).schema))
     assert target.spec.queue == queue.name
+
+
+def test_settings_of_a_later_version_stay(store):
+    """An older process may change settings of a queue that a newer one has made."""
+    crm = limit(name="crm", in_flight=4)
+    queue = make_queue(store, limits=crm, log="7 days")
+    made = [queue, make_queue(store, "other", limits=crm), store.subscribe("reader", to="orders")]
+
+    def add(connection):
+        for each in made:
+            settings = json.dumps(json.loads(each.info.settings.to_json()) | {"later": [1]})
+            seals.change(connection, queues, queues.c.id == each.info.id, settings=settings)
+
+    store.catalog.write(add)
+    queue.admin.change_settings(limits=limit(name="crm", in_flight=5), attributes=["amount"])
+    queue.admin.change_settings(concurrency=3)
+
+    with store.catalog.read() as connection:
+        found = connection.execute(select(queues.c.name, queues.c.settings)).all()
+    stored = {row.name: json.loads(row.settings) for row in found}
+    assert [stored[each.name]["later"] for each in made] == [[1]] * 3
+    assert (stored["orders"]["concurrency"], stored["other"]["limits"]) == (
+        3,
+        "limit(name='crm', in_flight=5)",
+    )
+    assert stored["reader"]["attributes"] == ["amount"]
+    assert len(queue.load(orders(5))) == 5
+    assert store.admin.fsck().to_pylist() == []

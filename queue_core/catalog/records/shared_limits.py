@@ -60,7 +60,7 @@ def change(connection: Connection, queue_ids: Collection[int], limits: Iterable[
     for queue in queues.by_ids(connection, queue_ids):
         new = tuple(named.get(each.name or "", each) for each in queue.settings.limits)
         if new != queue.settings.limits:
-            stored = replace(queue.settings, limits=new).to_json()
+            stored = replace(queue.settings, limits=new).to_json(queue.stored_settings)
             seals.change(connection, queue_rows, queue_rows.c.id == queue.id, settings=stored)
 
 
