@@ -15,12 +15,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from queue_core.errors import Damaged, IgnisError, Unavailable
+from queue_core.errors import Damaged, DamagedCatalog, DamagedSegment, IgnisError, Unavailable
 from queue_core.pool.timings import RETRY_SECONDS
 from queue_core.support.outage_log import OutageLog
 
 #: The location of a segment in an error, which names another one at each attempt.
 _LOCATION = re.compile(r"\bsegments/\S+")
+#: Errors after which a pool goes on. By that of a newer format it ends, as it would not pass.
+PASSING = (Unavailable, DamagedCatalog, DamagedSegment)
 
 _log = logging.getLogger(__name__)
 

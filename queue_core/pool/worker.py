@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from queue_core.consumers.consumer import QueueConsumer, SuspendReason
 from queue_core.consumers.trace import Step, record
-from queue_core.errors import Damaged, IgnisError, NoSuchQueue, QueueDeactivated, Unavailable
+from queue_core.errors import IgnisError, NoSuchQueue, QueueDeactivated
 from queue_core.handling.batch_call import BatchCall
 from queue_core.handling.calls import Superseded
 from queue_core.handling.handler import HandlerRunner
@@ -30,6 +30,7 @@ from queue_core.pool.batch import PoolBatch
 from queue_core.pool.config import PoolConfig
 from queue_core.pool.dispatcher import QueueDispatcher
 from queue_core.pool.held import Credit, HeldBatch, HeldBytes
+from queue_core.pool.outage import PASSING
 from queue_core.pool.outcome_buffer import OutcomeBuffer
 from queue_core.pool.ready_set import ReadySet
 from queue_core.pool.source import MessageSource
@@ -240,7 +241,7 @@ class Worker:
             consumer.leave()
             self._context.end_queue(dispatcher.manager.queue, error)
             return
-        except (Unavailable, Damaged):
+        except PASSING:
             # Damaged messages are quarantined; the next consumer is notified of the others.
             credit.give_back(granted)
             self.ending.wait(RETRY_SECONDS)

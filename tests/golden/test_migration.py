@@ -9,7 +9,7 @@ import time
 import pytest
 from sqlalchemy import Engine, event, text
 
-from queue_core import Store
+from queue_core import ConsumerPool, Store
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.format import FORMAT
@@ -18,6 +18,7 @@ from queue_core.support import faults
 from queue_core.values.address import Address
 from tests.books import audit
 from tests.children import Child
+from tests.contract.pools import PATIENCE
 from tests.factories import make_queue, orders
 from tests.golden.make import described, fill, folder_of, go_on
 from tests.golden.next_format import NEXT, format_of, install, next_version, notes, schema_of
@@ -159,6 +160,23 @@ def test_a_store_that_is_open_meanwhile_says_so(old):
         for call in (queue.fire, queue.metadata):
             with pytest.raises(FormatTooNew, match="upgrade ignis"):
                 call()
+
+
+def test_a_pool_that_runs_meanwhile_ends(old):
+    with Store(old) as older:
+        pool = ConsumerPool(older, "orders", lambda message: True, tasks=[]).start()
+        assert pool.drain(PATIENCE)
+        pool.pause()
+        older.queue("orders").load(orders(1, 5000))
+        with next_version():
+            Store(old).close()
+        rename = "ALTER TABLE shard_locks RENAME TO renamed"
+        older.catalog.write(lambda connection: connection.execute(text(rename)))
+        pool.resume()
+
+        for call in (pool.drain, pool.stop):
+            with pytest.raises(FormatTooNew, match="upgrade ignis"):
+                call(PATIENCE)
 
 
 def test_a_process_that_has_it_open_meanwhile_writes_no_backup_of_the_former_format(old, tmp_path):
