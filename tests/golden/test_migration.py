@@ -15,6 +15,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.format import FORMAT
 from queue_core.errors import DamagedCatalog, FormatTooNew
 from queue_core.support import faults
+from queue_core.upkeep.leader.lease import LeaseLeader
 from queue_core.values.address import Address
 from tests.books import audit
 from tests.children import Child
@@ -177,6 +178,18 @@ def test_a_pool_that_runs_meanwhile_ends(old):
         for call in (pool.drain, pool.stop):
             with pytest.raises(FormatTooNew, match="upgrade ignis"):
                 call(PATIENCE)
+
+
+def test_a_leader_of_the_former_version_leads_no_more(old):
+    with Store(old) as older:
+        with next_version():
+            Store(old).close()
+
+        # As when it renews its lease.
+        leader = LeaseLeader(older.catalog)
+        leader.start()
+        assert not leader.leads()
+        leader.stop()
 
 
 def test_a_process_that_has_it_open_meanwhile_writes_no_backup_of_the_former_format(old, tmp_path):

@@ -12,6 +12,7 @@ import time
 
 from sqlalchemy import Connection
 
+from queue_core.catalog import dialect, format
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import leases
 from queue_core.catalog.records import task_runs
@@ -85,10 +86,15 @@ class LeaseLeader:
         return None if held is None else (self.holder, held[0])
 
     def _renew(self) -> None:
+        def hold(connection: Connection) -> int | None:
+            # What only the leader does may not work in a newer format.
+            format.read(connection, dialect.hidden(self._catalog.url))
+            return leases.hold(connection, ROLE, self.holder, self._ttl)
+
         # From before the call, since the catalog counts from a later time.
         until = time.monotonic() + self._ttl
         try:
-            term = self._catalog.write(lambda c: leases.hold(c, ROLE, self.holder, self._ttl))
+            term = self._catalog.write(hold)
         except IgnisError as error:
             self._outage.failed(f"the lease of the {ROLE} could not be renewed: {error}")
             return
