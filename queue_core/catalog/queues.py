@@ -29,16 +29,14 @@ _SHAPES = select(
     queues.c.id, queues.c.schema_version, queues.c.settings, dialect.now().label("now")
 ).where(dialect.one_of_given(queues.c.id, "these"))
 
-_SETTINGS = (
-    select(queues.c.settings).where(queues.c.id == bindparam("queue")).with_for_update(read=True)
-)
+_HELD = _SHAPE.with_for_update(read=True)
 
 #: How many schemas a process keeps decoded: a query of many queues reads all of them every second.
 _REMEMBERED = 4096
 
 
 class SettingsChanged(Exception):
-    """A queue has other settings than those with which a load was prepared."""
+    """A queue has other settings, or fewer columns, than those with which a load was prepared."""
 
 
 class QueueChanged(Exception):
@@ -230,10 +228,11 @@ def hold_settings(connection: Connection, queue: QueueInfo) -> None:
     """
     Keep the queue's settings as *queue* has them until the transaction ends.
 
-    Raises `SettingsChanged` if they changed since it was read.
+    Raises `SettingsChanged` if they changed since it was read, or if it has fewer columns.
     """
-    stored = connection.execute(_SETTINGS, {"queue": queue.id}).scalar()
-    if stored is not None and queue.stored_settings not in (None, stored):
+    found = connection.execute(_HELD, {"queue": queue.id}).first()
+    version, stored = found or (queue.schema_version, queue.stored_settings)
+    if version < queue.schema_version or queue.stored_settings not in (None, stored):
         raise SettingsChanged
 
 

@@ -194,7 +194,11 @@ def _by_now(queue: OpenedQueue, table: pa.Table) -> tuple[QueueInfo, pa.Table]:
     """Return the queue as it is known by now, and the table with its columns."""
     # They are read once: another thread may meanwhile find more, or those of before.
     info = queue.info
-    return (info, table) if table.schema.equals(info.schema) else _conformed(queue, table)
+    if table.schema.equals(info.schema):
+        return info, table
+    # A restored catalog may lack columns for which these rows have no values.
+    empty = {name for name in table.column_names if table.column(name).null_count == len(table)}
+    return _conformed(queue, table.drop_columns(sorted(empty - {*info.schema.names})))
 
 
 def _conformed(queue: OpenedQueue, rows: Loadable) -> tuple[QueueInfo, pa.Table]:

@@ -7,6 +7,7 @@ import json
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import func, select, update
 
@@ -21,6 +22,7 @@ from queue_core.errors import (
     ConsumerFenced,
     DamagedBackup,
     FormatTooNew,
+    SchemaMismatch,
     StorageUnavailable,
 )
 from queue_core.segments import stager
@@ -602,6 +604,28 @@ def test_a_process_that_was_not_stopped_takes_and_settles_as_the_page_says(store
         with pytest.raises(ConsumerFenced):
             pool.stop()
         assert set(pool.counts) <= {"lost"}
+
+
+@pytest.mark.each_catalog
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_process_that_knows_columns_of_the_lost_time_loads_without_them(store, folder, shards):
+    """Else nobody could read its messages, since their segment would name a lost schema."""
+    queue = make_queue(store, shards=shards, key="number")
+    store.admin.backup(folder)
+    queue.admin.add_columns(pa.schema([("note", pa.string())]))
+
+    over(store, folder)
+    assert queue.load(orders(8, 100)).null_count == 0
+    assert "note" not in queue.schema.names
+
+    queue.admin.add_columns(pa.schema([("remark", pa.string())]))
+    over(store, folder)
+    with pytest.raises(SchemaMismatch, match="remark"):
+        queue.load([{"number": 1, "remark": "gone"}])
+    queue.load(orders(8, 200))
+    with Store(store.address, create=False) as again:
+        assert everything(again) == [*range(200, 208)]
+        assert again.admin.fsck().num_rows == 0
 
 
 @pytest.mark.each_catalog

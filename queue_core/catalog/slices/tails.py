@@ -40,6 +40,7 @@ _AS_KNOWN = (
     .where(
         queues.c.id == QUEUE,
         queues.c.deactivated_at.is_(None),
+        queues.c.schema_version >= bindparam("known_version"),
         queues.c.settings
         == func.coalesce(bindparam("settings", type_=queues.c.settings.type), queues.c.settings),
     )
@@ -111,13 +112,14 @@ def allocate_new(
     """
     if not wanted:
         return {}
-    rows, settings = _parameters(wanted), {"settings": queue.stored_settings}
+    rows = _parameters(wanted)
+    known = {"settings": queue.stored_settings, "known_version": queue.schema_version}
     if len(wanted) == 1:
         # As most loads of single messages: one statement does it all.
-        row = connection.execute(_ALLOCATE_ONE_NEW, rows[0] | settings).first()
+        row = connection.execute(_ALLOCATE_ONE_NEW, rows[0] | known).first()
         ends = {} if row is None else dict.fromkeys(wanted, row)
     else:
-        held = connection.execute(_AS_KNOWN, {"of_queue": queue.id} | settings).first()
+        held = connection.execute(_AS_KNOWN, {"of_queue": queue.id} | known).first()
         execute_each(connection, _ALLOCATE_NEW, [] if held is None else rows)
         ends = {} if held is None else _ends(connection, wanted)
     if not wanted.keys() <= ends.keys():
