@@ -35,6 +35,7 @@ from tests.books import audit
 from tests.contract.pools import PATIENCE, Recorder
 from tests.dump import dump
 from tests.factories import make_batch, make_queue, make_staged, numbers_of, orders
+from tests.forks import in_a_fork
 from tests.storages import EVERYWHERE
 from tests.waiting import until
 
@@ -604,6 +605,19 @@ def test_a_process_that_was_not_stopped_takes_and_settles_as_the_page_says(store
         with pytest.raises(ConsumerFenced):
             pool.stop()
         assert set(pool.counts) <= {"lost"}
+
+
+@pytest.mark.each_catalog
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_ids_settle_nothing_of_a_consumer_that_began_in_the_lost_time(store, queue, folder):
+    """Its new life elsewhere has the name and the epoch of that of this process: it is a first."""
+    store.admin.backup(folder)
+    since = queue.fire(3, consumer=store.consumer("night"))
+
+    over(store, folder)
+    assert in_a_fork(lambda: len(queue.fire("all", consumer=store.consumer("night")))) == 10
+    assert queue.delete(since.ids) == 0
+    assert everything(store) == list(range(15))
 
 
 @pytest.mark.each_catalog

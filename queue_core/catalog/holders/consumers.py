@@ -75,8 +75,8 @@ class ConsumerRow:
 
 _log = logging.getLogger(__name__)
 
-#: The lives that this process has begun, by catalog. A forked child has none of them.
-_own: defaultdict[URL, set[tuple[str, int]]] = defaultdict(set)
+#: The lives that this process has begun, by catalog, and their ids. A forked child has none.
+_own: defaultdict[URL, dict[tuple[str, int], int]] = defaultdict(dict)
 os.register_at_fork(after_in_child=_own.clear)
 
 
@@ -117,15 +117,15 @@ def enlist(
     consumer = Consumer(id=row.id, name=name, epoch=row.epoch)
     if follows not in (None, row.epoch - 1):
         raise fenced(consumer)
-    _own[connection.engine.url].add((name, row.epoch))
+    _own[connection.engine.url][name, row.epoch] = row.id
     return consumer
 
 
 def own_ids(connection: Connection) -> list[int]:
     """Return the ids of the consumers of this catalog whose present life is of this process."""
-    own = _own[connection.engine.url]
-    given = {"names": sorted({name for name, _ in own})}
-    return [row.id for row in connection.execute(_NAMED, given) if (row.name, row.epoch) in own]
+    own = _own[connection.engine.url].copy()
+    found = connection.execute(_NAMED, {"names": sorted({name for name, _ in own})})
+    return [row.id for row in found if own.get((row.name, row.epoch)) == row.id]
 
 
 def by_name(connection: Connection, name: str) -> Consumer | None:
