@@ -11,6 +11,7 @@ from ignis_source.options import SourceOptions
 from ignis_source.session import Session
 from queue_core import Store
 from queue_core.catalog.holder_tables import consumers
+from queue_core.catalog.identity.identity import Identity
 from queue_core.catalog.record_tables import publications
 from queue_core.catalog.records.publications import forget_tickets, newest_ticket
 from queue_core.catalog.tables import shard_locks, slices
@@ -34,11 +35,15 @@ def query(store):
     """A streaming reader of the queue ``a``, which holds six orders."""
     make_queue(store, "a").load(orders(6))
     make_queue(store, "b")
-    given = {"catalog": store.address.catalog, "storage": store.address.storage}
-    given |= {"queue": "a", "tasks": "none", "idleWait": "0.05"}
-    session = Session(SourceOptions.of(given))
+    session = session_of(store)
     yield session
     session.close()
+
+
+def session_of(store):
+    given = {"catalog": store.address.catalog, "storage": store.address.storage}
+    given |= {"queue": "a", "tasks": "none", "idleWait": "0.05"}
+    return Session(SourceOptions.of(given))
 
 
 def read(query, start, name=NAME):
@@ -98,6 +103,25 @@ def test_they_come_again_once_more_if_the_next_publication_is_lost_too(store, hi
     assert read(history, 3) == [2, 3]
     assert read(history, 4) == [4, 5]
     audit(store)
+
+
+def test_they_come_again_after_a_second_restore_that_dies_at_its_end(
+    store, history, tmp_path, monkeypatch
+):
+    publication_lost(store, 0)
+    assert read(history, 2) == [2, 3]
+    store.admin.backup(tmp_path / "backup")
+    assert publish(store, 2, [2, 3])
+
+    where = {"catalog": store.address.catalog, "storage": store.address.storage}
+    with monkeypatch.context() as patch:
+        patch.setattr(Identity, "adopt", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            Store.restore(tmp_path / "backup", **where, over=True)
+
+    again = session_of(store)
+    assert read(again, 3) == [2, 3]
+    again.close()
 
 
 def test_the_tickets_of_another_source_of_the_batch_are_not_forgotten(store, history):

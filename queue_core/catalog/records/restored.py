@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 
 from sqlalchemy import Connection, delete, insert, select
 
@@ -27,7 +28,7 @@ ORIGIN = "origin"
 ADOPTED = "adopted"
 
 #: Facts that are not restored, because each catalog has its own.
-_IDENTITY = ("store", "tokens", "place", "storage", ORIGIN, RESTORED_AT)
+_IDENTITY = ("store", "tokens", "place", "storage", ORIGIN, RESTORED_AT, ADOPTED)
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ def take_identity(connection: Connection, store: str, origin: str) -> None:
     """Make a restored catalog that of a store; *origin* is the store of its backup."""
     connection.execute(delete(facts).where(facts.c.name.in_(_IDENTITY)))
     now = str(dialect.read_clock(connection))
-    values = {"store": store, ORIGIN: origin, RESTORED_AT: now}
+    values = {"store": store, ORIGIN: origin, RESTORED_AT: now, ADOPTED: uuid.uuid4().hex}
     connection.execute(
         insert(facts), [{"name": name, "value": value} for name, value in values.items()]
     )
