@@ -30,6 +30,7 @@ from queue_core.segments.storage import Storage
 from queue_core.upkeep.backup.backup import Hold
 from queue_core.upkeep.backup.folder import BackupFolder
 from queue_core.upkeep.backup.restore import verify
+from queue_core.verbs.quarantine import quarantine
 from queue_core.waiting.publish import publish_once
 from tests.books import audit
 from tests.contract.pools import PATIENCE, Recorder
@@ -485,6 +486,21 @@ def test_what_was_settled_since_is_there_again(store, queue, folder, segments, l
         assert sum(again.view("shards").column("damaged").to_pylist()) == lost
         if not lost:
             audit(again)
+
+
+@pytest.mark.each_catalog
+@EVERYWHERE
+def test_a_report_of_a_segment_that_is_back_sets_no_messages_apart(store, queue, folder):
+    """An executor has left it, and nobody has read it before the restore."""
+    store.admin.backup(folder)
+    gone = min(store.storage.list())
+    store.storage.remove(gone)
+    store.storage.report_damage(gone, "it is missing")
+
+    assert over(store, folder).copied == 1
+    with Store(store.address, create=False) as again:
+        assert quarantine(again.catalog, again.storage) == 0
+        assert everything(again) == list(range(15))
 
 
 @pytest.mark.each_catalog

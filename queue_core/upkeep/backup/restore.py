@@ -117,6 +117,9 @@ def restore(
             done = catalog.write(work)
         faults.point("restore.committed")
         Identity(catalog, storage).adopt()
+        # Of files that are back, or of the lost catalog. Readers report what is still damaged anew.
+        for report in storage.damage_reports():
+            storage.forget_damage(report)
     finally:
         if catalog is not None:
             catalog.close()
