@@ -1,12 +1,14 @@
 """A segment seems to be damaged while messages of it are in flight, and is whole again later."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.session import Session
+from queue_core.segments import stager
 from queue_core.segments.reader import read_table
 from queue_core.values.model import INLINE
 from queue_core.values.names import of_query
@@ -56,6 +58,26 @@ def test_the_consumer_settles_what_it_had_read(store, queue, outcome, repaired):
     again = numbers_of(queue.fire("all").messages)
     assert again == ([0, 1, 2, 3, 4, 5] if outcome == "reload" else [4, 5])
     assert len(queue.fire("all", magazine="sideline")) == (4 if outcome == "sideline" else 0)
+    audit(store)
+
+
+@pytest.mark.each_catalog
+def test_a_repair_by_fsck_takes_no_message_from_its_consumer_either(store, monkeypatch):
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    queue = make_queue(store)
+    queue.load(orders(6))
+    held = queue.fire(4, consumer=store.consumer("other"))
+    file = Path(store.storage.uri) / min(store.storage.list())
+    aside = file.rename(file.with_suffix(".aside"))
+
+    (lost, _) = store.admin.fsck(repair=True).to_pylist()
+    assert (lost["invariant"], lost["repaired"]) == ("I14", True)
+    assert counts(queue) == {"waiting": 0, "in_flight": 0, "damaged": 6}
+    assert queue.delete(held) == 4
+
+    aside.rename(file)
+    assert queue.admin.repair().messages == 2
+    assert numbers_of(queue.fire("all").messages) == [4, 5]
     audit(store)
 
 

@@ -56,7 +56,8 @@ def repair(catalog: Catalog, findings: Iterable[Finding]) -> None:
         for place in sorted(places & known):
             locked = select(shard_locks).where(_at(shard_locks, place)).with_for_update()
             connection.execute(locked)
-        places |= _set_apart(connection, [row.id for row in pieces], known)
+        own = {int(one.key[0]) for one in by_remedy[Remedy.SET_APART] if one.table == slices.name}
+        places |= _set_apart(connection, {row.id: row.id in own for row in pieces}, known)
         for place in sorted(stray):
             _remove_stray(connection, place)
         for place in sorted(places & known):
@@ -93,8 +94,8 @@ def _slices_of(connection: Connection, findings: Collection[Finding]) -> list[An
     return list(connection.execute(query))
 
 
-def _set_apart(connection: Connection, ids: Collection[int], known: set[_Place]) -> set[_Place]:
-    """Mark slices as damaged, or put them back to the shard that their seal names."""
+def _set_apart(connection: Connection, ids: dict[int, bool], known: set[_Place]) -> set[_Place]:
+    """Mark slices, by whether they are wrong themselves, as damaged, or put them in their shard."""
     query = select(slices).where(dialect.one_of(slices.c.id, list(ids)))
     places = set()
     for row in connection.execute(query.order_by(slices.c.id).with_for_update()).all():
@@ -105,9 +106,14 @@ def _set_apart(connection: Connection, ids: Collection[int], known: set[_Place])
             values = _keys(new)
             places.add(new)
         else:
-            values = {"state": _DAMAGED, "consumer_id": None, "ticket": None}
+            left = ("consumer_id", "ticket") if ids[row.id] else ()
+            values = {"state": _DAMAGED, **dict.fromkeys(left)}
             if row.magazine == int(Magazine.MAIN):
                 values["due_at"] = None
+            if not left and row.state == int(State.FIRED):
+                # As by a quarantine: its consumer may have read them, and settles them.
+                more = update(counters).where(_at(counters, place))
+                connection.execute(more.values(reloaded=counters.c.reloaded + row.count))
             places.add(place)
         fresh = seals.seal(slices, {**row._asdict(), **values})
         here = slices.c.id == row.id
