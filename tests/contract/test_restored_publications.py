@@ -21,6 +21,7 @@ from queue_core.values.model import Consumer, State
 from queue_core.values.names import of_query
 from queue_core.waiting.publish import publish_once
 from tests.books import audit
+from tests.clocks import jump
 from tests.factories import make_batch, make_queue, make_staged, numbers_of, orders
 
 NAME = of_query()
@@ -223,6 +224,14 @@ def test_a_first_batch_that_a_restore_may_have_lost_comes_again(store, query, ca
     # The record of batch 0 of the target is lost as well.
     assert (unknown["task"], unknown["queue"]) == ("restore", "b")
     audit(store)
+
+
+def test_a_first_batch_comes_again_too_if_a_clock_that_was_ahead_has_fired_it(store, query):
+    assert read(query, 0) == [0, 1]
+    jump(store, -1)
+    adopt(store)
+
+    assert read(query, 1) == [0, 1]
 
 
 def test_a_batch_of_a_named_consumer_that_a_restore_may_have_lost_comes_again(store, query):

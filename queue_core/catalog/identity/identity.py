@@ -12,13 +12,13 @@ import uuid
 from contextlib import suppress
 from typing import NamedTuple
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, insert, select, update
 
-from queue_core.catalog import dialect
+from queue_core.catalog import dialect, seals
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records.restored import ADOPTED, RESTORED_AT
-from queue_core.catalog.tables import facts, files
+from queue_core.catalog.tables import facts, files, slices
 from queue_core.errors import CatalogUnavailable, DamagedCatalog, StorageUnavailable
 from queue_core.segments.storage import Storage
 
@@ -131,8 +131,11 @@ class Identity:
             store = _facts(connection).store or uuid.uuid4().hex
             _put(connection, store=store, tokens=token, place=self._place(connection))
             # Most adopted catalogs were restored by other means than `ignis restore`.
-            now = str(dialect.read_clock(connection))
-            _put(connection, storage=self._storage.name, **{ADOPTED: token, RESTORED_AT: now})
+            now = dialect.read_clock(connection)
+            _put(connection, storage=self._storage.name, **{ADOPTED: token, RESTORED_AT: str(now)})
+            # What another clock fired, which was ahead of this one, was fired before that too.
+            late = update(slices).where(slices.c.fired_at > now)
+            connection.execute(late.values(seals.changing(slices, fired_at=now)))
             return store
 
         store = self._catalog.write(work)
