@@ -252,6 +252,22 @@ def test_a_jump_that_another_machine_saw_counts(store, queue):
     assert store.admin.fsck().num_rows == 0
 
 
+def test_a_jump_that_a_machine_saw_before_it_booted_does_not_count_after_the_clock_was_set_back(
+    store, queue, monkeypatch
+):
+    jump(store, 3)
+    assert not believed(store)
+    boot(store)
+    jump(store, -3)
+    assert believed(store)
+
+    # Three days later, the clock gets to that time again.
+    monkeypatch.setattr(clock, "stopwatch", lambda now=clock.stopwatch: now() + 3 * DAY)
+    jump(store, 3)
+
+    assert believed(store)
+
+
 def test_a_full_queue_expires_nothing_by_a_clock_that_jumped(store):
     queue = make_queue(store, max_size=5, overflow="fail", **EXPIRES)
     queue.load(orders(5))

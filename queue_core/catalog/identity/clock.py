@@ -116,9 +116,12 @@ def look(connection: Connection) -> str | None:
             # A database role may not have the right to change the host.
             del seen["host"]
             connection.execute(update(clocks).where(here).values(seen))
-    # A jump that another machine saw counts until the clock is set back.
-    if any(row.jumped_at is not None and now >= row.jumped_at for row in rows.values()):
-        return "another machine saw it jump ahead"
+    # A jump that another machine saw counts until one sees that the clock was set back.
+    if jumps := [row.jumped_at for row in rows.values() if row.jumped_at is not None]:
+        if now >= min(jumps):
+            return "another machine saw it jump ahead"
+        over = leases.is_ahead(clocks.c.jumped_at)
+        connection.execute(update(clocks).where(over).values(jumped_at=None))
     if watch < steady_at:
         return (
             "nobody has watched it for a long time, and it must first run steadily for another "
