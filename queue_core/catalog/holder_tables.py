@@ -102,7 +102,7 @@ leases = Table(
     Column("role", String(64), primary_key=True),
     #: The instance that has it.
     Column("holder", String(200), nullable=False),
-    #: Grows with each new holder.
+    #: Grows with each new holder, and if it had ended meanwhile.
     Column("term", BigInteger, nullable=False),
     #: When it ends, unless the holder renews it.
     Column("ends_at", BigInteger, nullable=False),

@@ -90,6 +90,21 @@ def test_who_lost_the_lease_and_has_it_again_is_in_a_new_term(store, candidates)
         guarded(store, leader)
 
 
+def test_a_leader_whose_lease_had_ended_leads_again_once_others_have_sent_heartbeats(
+    store, candidates
+):
+    """The catalog or the machine was away, and those who live looked dead for a while."""
+    leader = candidates("one", every=0.5)
+    leader.start()
+    store.catalog.write(lambda c: leases.release(c, ROLE, "one"))
+
+    until(lambda: not leader.leads())
+    with pytest.raises(NotLeading):
+        guarded(store, leader)
+    until(leader.leads)
+    guarded(store, leader)
+
+
 def test_what_the_leader_does_keeps_the_lease_from_being_taken(store, candidates):
     leader = candidates("one")
     leader.start()

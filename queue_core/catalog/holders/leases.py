@@ -29,22 +29,22 @@ def hold(connection: Connection, role: str, holder: str, seconds: float) -> int 
     """
     Take or renew a role for *seconds* from now; return its term, or None if another one holds it.
 
-    The term grows with each change of the holder.
+    The term grows with each change of the holder, and if the role had ended meanwhile.
     """
     now, ends = dialect.now(), dialect.after(seconds)
     statement = dialect.insert_new(connection, leases).values(
         role=role, holder=holder, term=1, ends_at=ends
     )
-    other = leases.c.holder != holder
+    other, ended = leases.c.holder != holder, leases.c.ends_at <= now
     row = connection.execute(
         statement.on_conflict_do_update(
             index_elements=[leases.c.role],
             set_={
                 "holder": holder,
-                "term": leases.c.term + case((other, 1), else_=0),
+                "term": leases.c.term + case((other | ended, 1), else_=0),
                 "ends_at": ends,
             },
-            where=~other | (leases.c.ends_at <= now),
+            where=~other | ended,
         ).returning(leases.c.term)
     ).first()
     return int(row.term) if row else None

@@ -48,6 +48,8 @@ class LeaseLeader:
         #: The term for which the lease is held, and until when by the stopwatch; one value, so that
         #: threads see both or neither.
         self._held: tuple[int, float] | None = None
+        #: The last term, 0 for none, and from when on it leads, by the stopwatch.
+        self._term, self._from = 0, 0.0
         self._loop: Loop | None = None
         self._outage = OutageLog(_log, {"holder": self.holder})
 
@@ -92,17 +94,22 @@ class LeaseLeader:
             return leases.hold(connection, ROLE, self.holder, self._ttl)
 
         # From before the call, since the catalog counts from a later time.
-        until = time.monotonic() + self._ttl
+        now = time.monotonic()
         try:
             term = self._catalog.write(hold)
         except IgnisError as error:
             self._outage.failed(f"the lease of the {ROLE} could not be renewed: {error}")
             return
         self._outage.over(f"the lease of the {ROLE} can be renewed again")
-        former, self._held = self._held, None if term is None else (term, until)
-        if (former is None) != (term is None):
-            text = f"{self.holder} is {'the' if term is not None else 'no longer the'} {ROLE}"
-            _log.info(text, extra={"holder": self.holder, "leads": term is not None})
+        if self._loop is not None and (term or 0) != self._term:
+            # If the catalog or the machine was away, who lives looks dead until its heartbeat.
+            self._from = now + 2 * self._every
+        self._term = term or 0
+        leads = term is not None and now >= self._from
+        former, self._held = self._held, (self._term, now + self._ttl) if leads else None
+        if (former is None) == leads:
+            text = f"{self.holder} is {'the' if leads else 'no longer the'} {ROLE}"
+            _log.info(text, extra={"holder": self.holder, "leads": leads})
 
 
 class Deputy:
