@@ -97,6 +97,8 @@ class Allotment:
 
     def spend(self, taken: Sequence[Taken], at: int) -> None:
         """Take the tokens of messages that are fired at a moment, a little after the lock."""
+        # A firing that has waited for its consumer can have a time from before the lock.
+        at = max([at, *(each.now for each in self._buckets.values())])
         for queue_id, rooms in self._values.items():
             rooms.spend([each for each in taken if each[0].queue_id == queue_id], at)
         for key, (limit, queue_ids) in _of_wholes(self._request).items():

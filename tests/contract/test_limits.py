@@ -8,6 +8,7 @@ import pytest
 
 from ignis_source.offset import Offset
 from queue_core import ConsumerPool, ConsumerTarget, batch_handler, limit
+from queue_core.catalog.holders.consumers import ConsumerRow
 from queue_core.catalog.records import token_buckets
 from queue_core.catalog.tables import token_buckets as rows
 from queue_core.errors import BadOption
@@ -46,6 +47,16 @@ def test_a_firing_takes_the_tokens_of_one_window(store, order):
     assert 0.9 / SLOW < refused.opens_in < 1.3 * 0.1 * 10 / SLOW
     jump(store, 3 * SECOND / SLOW)
     assert len(queue.fire("all", order=order)) == 3
+
+
+def test_a_firing_that_waited_for_its_consumer_takes_its_tokens_too(store, monkeypatch):
+    """PostgreSQL tells the time from before it waited for the row of the consumer."""
+    late = int(3e6 / SLOW)
+    monkeypatch.setattr(ConsumerRow, "now", lambda row, now=ConsumerRow.now: now(row) - late)
+    queue = make_queue(store, limits=limit(per_second=SLOW, window=3 / SLOW))
+    queue.load(orders(9))
+
+    assert sum(len(queue.fire(1)) for _ in range(9)) == 3
 
 
 def test_a_firing_tells_nothing_of_an_earlier_one_with_the_same_request(store):
