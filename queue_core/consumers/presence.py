@@ -121,13 +121,11 @@ class Presence(Heartbeat):
         self._queue_ids = queue_ids
         self._saw = saw
         self._interested = interested
-        catalog.write(
-            lambda connection: interests.register(
-                connection, consumer, queue_ids, priority=priority, claim=claim
-            )
+        self._register = lambda connection: interests.register(
+            connection, consumer, queue_ids, priority=priority, claim=claim
         )
-        #: What the catalog says of its interest, and the lock of those who change it.
-        self._told = True
+        catalog.write(self._register)
+        #: The lock of those who change its interest.
         self._telling = threading.Lock()
         self.start()
 
@@ -135,7 +133,7 @@ class Presence(Heartbeat):
         """Report the interest now, without waiting for the next beat; return when that is due."""
         with self._telling:
             at = time.monotonic()
-            self._told, seen = self._catalog.write(self._tell)
+            seen = self._catalog.write(self._tell)
         self._saw(at, seen)
         return interests.QUIET_BEAT_SECONDS if seen.quiet else interests.BEAT_SECONDS
 
@@ -149,12 +147,16 @@ class Presence(Heartbeat):
     def _beat(self) -> float:
         return self.announce()
 
-    def _tell(self, connection: Connection) -> tuple[bool, interests.Seen]:
+    def _tell(self, connection: Connection) -> interests.Seen:
         interested = self._interested(connection)
         seen = interests.beat(connection, self.consumer, self._queue_ids)
-        if interested != self._told:
+        told = {row.told for row in seen.queues}
+        if None in told:
+            # It was silent for so long that another consumer has removed it.
+            self._register(connection)
+        if told - {interested}:
             interests.tell(connection, self.consumer, interested=interested)
-        return interested, seen
+        return seen
 
 
 class OwnConsumer:

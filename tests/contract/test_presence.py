@@ -1,9 +1,11 @@
 """`Presence`: a consumer sends a heartbeat, and tells of its interest only what is new."""
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
+from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.holder_tables import interests as rows
+from queue_core.catalog.holders import interests
 from queue_core.consumers.presence import Presence
 from queue_core.errors import CatalogUnavailable
 from tests.factories import make_queue
@@ -72,3 +74,21 @@ def test_a_change_that_was_not_written_is_told_by_the_next_beat(store, wanting, 
 
     wanting.presence.announce()
     assert not wanting.told
+
+
+def test_who_was_forgotten_in_a_long_silence_registers_again(store, wanting):
+    """Without a rank, it would precede all, and hold nobody back."""
+    store.catalog.write(lambda c: c.execute(update(consumers).values(heartbeat_at=0)))
+    late, ids = store.consumer("late", beats=True), [store.queue("orders").info.id]
+    store.catalog.write(lambda c: interests.register(c, late, ids))
+
+    def ranked():
+        query = select(rows.c.priority, rows.c.claim, rows.c.interested)
+        with store.catalog.read() as connection:
+            return connection.execute(query.where(rows.c.priority.is_not(None))).all()
+
+    assert ranked() == []
+    for wants in (False, True):
+        wanting.wants = wants
+        wanting.presence.announce()
+        assert ranked() == [(5, "shared", wants)]

@@ -21,6 +21,7 @@ from sqlalchemy import (
     Connection,
     Select,
     and_,
+    bindparam,
     case,
     delete,
     exists,
@@ -105,20 +106,19 @@ def register(
     ).first()
     if taken is not None:
         raise _taken(taken.name, taken.by, taken.claim == EXCLUSIVE)
-    # Of an earlier life, which may have had other queues.
-    connection.execute(delete(interests).where(interests.c.consumer_id == consumer.id))
     _add(connection, consumer, queue_ids, priority=priority, claim=claim, interested=True)
 
 
 def show(connection: Connection, consumer: Consumer, queue_ids: Collection[int]) -> None:
     """Note that a consumer reads some queues, which has no say in who else may."""
-    connection.execute(delete(interests).where(interests.c.consumer_id == consumer.id))
     _add(connection, consumer, queue_ids, priority=None, claim=NONE, interested=False)
 
 
 def _add(
     connection: Connection, consumer: Consumer, queue_ids: Collection[int], **how: Any
 ) -> None:
+    # Of an earlier life, which may have had other queues.
+    connection.execute(delete(interests).where(interests.c.consumer_id == consumer.id))
     at = dialect.read_clock(connection)
     row = {"consumer_id": consumer.id, "registered_at": at, **how}
     # Without those that were just dropped.
@@ -130,7 +130,7 @@ def _add(
 class Seen(NamedTuple):
     """What a heartbeat has seen of the queues of its consumer."""
 
-    #: Their rows, as `pauses.is_paused` takes them.
+    #: Their rows, as `is_paused` takes them, with its interest as `told`; None: others removed it.
     queues: list[Any]
     #: Whether all of them are in use, without messages and jobs, and without consumers that have a
     #: priority or a claim. Until the next heartbeat, nobody needs to look again.
@@ -312,7 +312,9 @@ def _looking(database: dialect.Dialect) -> Select[Any]:
     has_jobs = exists().where(jobs.c.queue_id == queues.c.id, jobs.c.ended_at.is_(None))
     is_used = queues.c.deactivated_at.is_(None) & (queues.c.detached_at == 0)
     quiet = is_used & ~_RANKED & ~has_jobs & ~any_held(database)
-    columns = (queues.c.name, queues.c.settings, queues.c.paused_at, quiet.label("quiet"))
+    mine = (interests.c.queue_id == queues.c.id, interests.c.consumer_id == bindparam("its_id"))
+    told = select(interests.c.interested).where(*mine).scalar_subquery().label("told")
+    columns = (queues.c.name, queues.c.settings, queues.c.paused_at, quiet.label("quiet"), told)
     these = dialect.one_of_given(queues.c.id, "these")
     return select(*columns).select_from(beat.outerjoin(queues, these))
 
