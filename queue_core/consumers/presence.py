@@ -207,11 +207,10 @@ class Keeper:
         with self._lock:
             if self._consumer is None:
                 name = of_keeper(of_process())
-                self._consumer = self._catalog.write(
-                    lambda connection: consumers.enlist(connection, name, beats=True)
-                )
-                self._heartbeat = Heartbeat(self._catalog, self._consumer, KEEPER_SECONDS)
-                self._heartbeat.start()
+                consumer = self._catalog.write(lambda c: consumers.enlist(c, name, beats=True))
+                heartbeat = Heartbeat(self._catalog, consumer, KEEPER_SECONDS)
+                heartbeat.start()
+                self._consumer, self._heartbeat = consumer, heartbeat
             return self._consumer
 
     def known(self) -> Consumer | None:

@@ -43,7 +43,7 @@ class Loop:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start the thread; once only."""
+        """Start the thread; once only. Keep the loop afterwards: there may be no thread."""
         self._thread.start()
 
     def wake(self) -> None:

@@ -253,3 +253,19 @@ def test_consumers_that_can_come_back_are_never_forgotten(store):
     purge(store.catalog, 0)
 
     assert names_of(store) == names
+
+
+def test_a_keeper_that_finds_no_thread_sends_heartbeats_from_the_next_call_on(store, monkeypatch):
+    """Without them, its messages would be swept after a minute, and handled twice."""
+    queue, before = make_queue(store), set(threading.enumerate())
+    queue.load(orders(1))
+
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as crowded:
+        crowded.setattr(presence.Heartbeat, "start", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            queue.get_and_keep(1)
+    assert queue.delete(queue.get_and_keep(1)) == 1
+    assert "ignis-heartbeat" in {thread.name for thread in set(threading.enumerate()) - before}
