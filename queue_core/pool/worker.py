@@ -152,6 +152,10 @@ class Worker:
 
     def time_out_after(self, seconds: float, limit: str) -> None:
         """Time out the call in progress after *seconds*, the limit of a name."""
+        with self._taking_over:
+            if self._thread is not None and self._thread.ident is None:
+                # There was no thread that could take over.
+                self._start_thread()
         batch = self.batch
         seen = (batch, batch.calls.completed if batch is not None else 0)
         if batch is None or seen != self._seen or batch.waits:

@@ -147,3 +147,24 @@ def test_a_cancelled_task_of_a_coroutine_fails_its_message_alone(store, queue):
     with ConsumerPool(store, "orders", handler, concurrency=1) as pool:
         assert pool.drain(PATIENCE)
     assert pool.counts == {"deleted": 2, "sidelined": 1}
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_worker_that_finds_no_thread_goes_on_once_there_is_one(
+    store, queue, slow, batch, monkeypatch
+):
+    start, refused = threading.Thread.start, []
+
+    def crowded(thread):
+        if thread.name == "worker 1" and len(refused) < 2:
+            refused.append(thread)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with ConsumerPool(
+        store, "orders", slow, concurrency=1, batch=batch, handler_timeout=TIMEOUT
+    ) as pool:
+        monkeypatch.setattr(threading.Thread, "start", crowded)
+        queue.load(orders(7))
+        settled(pool, sidelined=1, deleted=6)
+        assert len(refused) == 2
