@@ -85,8 +85,9 @@ def open_dispatcher(
     with _lock:
         dispatcher = _dispatchers.get(key)
         if dispatcher is None:
-            dispatcher = _dispatchers[key] = QueueDispatcher(catalog, queue, magazine)
+            dispatcher = QueueDispatcher(catalog, queue, magazine)
             dispatcher.loop.start()
+            _dispatchers[key] = dispatcher
         dispatcher.users += 1
         return dispatcher
 

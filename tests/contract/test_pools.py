@@ -399,6 +399,19 @@ def test_a_pool_whose_last_thread_cannot_start_ends_the_others(store, queue, mon
     eventually(lambda: left() <= {"ignis-idle-connections"})
 
 
+def test_a_queue_for_which_there_was_no_thread_has_one_in_the_next_pool(store, queue, monkeypatch):
+    refused = failing(RuntimeError("can't start new thread"))
+    with monkeypatch.context() as crowded:
+        crowded.setattr(threading.Thread, "start", only_for("ignis-dispatcher-orders", refused))
+        with pytest.raises(RuntimeError, match="new thread"):
+            ConsumerPool(store, "orders", Recorder()).start()
+
+    with ConsumerPool(store, "orders", Recorder()) as pool:
+        assert pool.drain(PATIENCE)
+        queue.load(orders(3))
+        eventually(lambda: pool.counts == {"deleted": 3})
+
+
 def test_a_pool_whose_worker_cannot_start_says_why(store, queue, monkeypatch):
     refused = failing(RuntimeError("can't start new thread"))
     monkeypatch.setattr(threading.Thread, "start", only_for("worker 2", refused))
