@@ -65,6 +65,21 @@ def test_a_lease_that_is_not_renewed_ends(store, candidates):
     until(two.leads)
 
 
+def test_a_candidate_that_finds_no_thread_stands_again_when_it_is_started(candidates, monkeypatch):
+    one = candidates("one", ttl=0.2, every=0.01)
+
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as crowded:
+        crowded.setattr(lease.Loop, "start", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            one.start()
+    until(lambda: not one.leads())
+    one.start()
+    until(one.leads)
+
+
 def test_a_leader_that_cannot_reach_the_catalog_gives_up_by_itself(store, candidates, monkeypatch):
     leader = candidates("one", ttl=0.2, every=0.01)
     leader.start()

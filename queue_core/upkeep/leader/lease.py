@@ -57,8 +57,9 @@ class LeaseLeader:
         """Try to take the lease now, and keep trying or renewing it in a thread."""
         if self._loop is None:
             self._renew()
-            self._loop = Loop(f"lease of the {ROLE}", self._renew, every=self._every)
-            self._loop.start()
+            loop = Loop(f"lease of the {ROLE}", self._renew, every=self._every)
+            loop.start()
+            self._loop = loop
 
     def stop(self) -> None:
         """End the lease."""
