@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -66,8 +67,11 @@ class FailureLog:
             if minute is None:
                 timer = threading.Timer(EVERY_SECONDS, self.flush, [queue], {"catalog": catalog})
                 timer.daemon = True
-                minute = self._minutes[catalog, queue] = _Minute(timer)
-                timer.start()
+                minute = _Minute(timer)
+                # Without a thread that ends it, it is over at once.
+                with suppress(RuntimeError):
+                    timer.start()
+                    self._minutes[catalog, queue] = minute
             new = [each for each in _samples(settlement, minute.seen) if _is_new(minute.seen, each)]
             minute.more += count - len(new)
         for message_id, kind, reason, fingerprint, trace in new:

@@ -1,5 +1,7 @@
 """The log of failures: the first one a minute of each group, and then how many."""
 
+import threading
+
 import pyarrow as pa
 import pytest
 
@@ -85,3 +87,18 @@ def test_the_number_is_logged_after_a_minute(log, caplog, monkeypatch):
     log._minutes["", "orders"].timer.join(10)
 
     assert lines(caplog)[1:] == ["queue 'orders': 3 more messages failed since then"]
+
+
+def test_failures_are_logged_although_no_thread_can_end_their_minute(log, caplog, monkeypatch):
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as crowded:
+        crowded.setattr(threading.Thread, "start", refuse)
+        log.note("orders", failed((1, "late", "x", None)))
+    assert len(lines(caplog)) == 1
+
+    log.note("orders", failed((2, "late", "x", None), (3, "late", "x", None)))
+    assert len(lines(caplog)) == 1
+    log.flush("orders")
+    assert lines(caplog) == ["queue 'orders': 1 more messages failed since then"]
