@@ -21,7 +21,7 @@ from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import interests, waiters
 from queue_core.catalog.poller import Due, Poller, Watch
-from queue_core.errors import IgnisError
+from queue_core.errors import ConsumerFenced, IgnisError
 from queue_core.selection import line
 from queue_core.selection.acquire import anything
 from queue_core.selection.fired import Fired
@@ -62,11 +62,16 @@ def fire_or_wait(
             # It may make sense by the present columns and settings.
             queue = now
             continue
+        consumer = who()
         try:
-            fired = _Wait(catalog, queue, who(), request, reading, end).fire()
+            fired = _Wait(catalog, queue, consumer, request, reading, end).fire()
             return fired, request, reading
         except queues.QueueChanged as changed:
             queue = changed.queue
+        except ConsumerFenced:
+            # While it waited for a week, a purge has removed an earlier name of this process.
+            if who() == consumer:
+                raise
 
 
 class _HeldBack(Exception):

@@ -17,6 +17,7 @@ from queue_core.values.outcomes import Settlement
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
 from tests.forks import in_a_fork
+from tests.waiting import PATIENCE, Caller, waits
 
 pytestmark = pytest.mark.each_catalog
 
@@ -227,6 +228,21 @@ def test_a_process_that_holds_nothing_is_forgotten_and_comes_back_under_another_
     # What it fired under the name before is still its own.
     assert numbers_of(queue.fire(1).messages) == [3]
     assert queue.delete(later.ids) == 1
+
+
+def test_who_waits_for_longer_than_its_name_is_kept_fires_under_the_next_one(store, monkeypatch):
+    queue = make_queue(store)
+    caller = Caller(lambda: queue.fire(1, timeout=PATIENCE))
+    waits(store, 1, "fire")
+    (before,) = names_of(store)
+    purge(store.catalog, 0)
+    assert names_of(store) == []
+
+    monkeypatch.setattr(presence, "RENEW_AFTER", -1)
+    queue.load(orders(1))
+
+    assert numbers_of(caller.done().messages) == [0]
+    assert before not in names_of(store)
 
 
 def test_keepers_and_pools_that_are_gone_are_forgotten(store):
