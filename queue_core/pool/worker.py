@@ -416,7 +416,4 @@ class Workers:
 
 def _set(worker: Worker, reason: SuspendReason, *, suspended: bool) -> None:
     for consumer in worker.consumers:
-        if suspended:
-            consumer.suspend(reason)
-        else:
-            consumer.resume(reason)
+        (consumer.suspend if suspended else consumer.resume)(reason)
