@@ -23,6 +23,7 @@ from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import Rounds
 from queue_core.errors import DamagedSegment
 from queue_core.segments.storage import Storage
+from queue_core.verbs.quarantine import past_damage, quarantine
 
 #: The most slices that one transaction puts back.
 ROUND_SLICES = 1000
@@ -64,6 +65,8 @@ def repair(catalog: Catalog, storage: Storage, queue_id: int) -> Repaired:
     """Put the damaged messages of a queue, and of its snapshots, back whose segments are sound."""
     # Segments that another storage lacks are not damaged.
     storage.check(again=True)
+    # A report from before the file was restored would set its messages apart again.
+    past_damage(lambda: quarantine(catalog, storage))
     with catalog.read() as connection:
         kept = queue_changes.snapshots(connection, queue_id)
     for snapshot_id in kept:

@@ -339,6 +339,23 @@ def test_damage_found_where_there_is_no_catalog_is_reported_through_the_storage(
     assert quarantine(store.catalog, store.storage) == 0
 
 
+@EVERYWHERE
+def test_no_report_from_before_a_repair_sets_messages_apart_after_it(store, queue):
+    """An executor has left it, and its query starts again when the file is restored."""
+    ticket = planned(store, queue, store.consumer("query", beats=True), 3000)
+    reading = seen(store, queue, ticket)
+    restore = spoil(file_of(store, 1), "with one bit flipped")
+    with pytest.raises(DamagedSegment):
+        read_table(reading)
+    restore()
+
+    assert queue.admin.repair().messages == 1000
+
+    assert quarantine(store.catalog, store.storage) == 0
+    assert read_table(seen(store, queue, ticket)).num_rows == 3000
+    audit(store)
+
+
 def test_damage_is_told_even_where_no_report_of_it_can_be_written(store, queue, monkeypatch):
     def refuse(*_):
         raise StorageUnavailable("the folder is read-only")
