@@ -11,12 +11,13 @@ from ignis_source.offset import Offset
 from queue_core import ConsumerPool, ConsumerTarget, batch_handler
 from queue_core.catalog.holder_tables import waiters
 from queue_core.catalog.holders import interests
+from queue_core.catalog.slices.rewritable import NEIGHBOURS
 from queue_core.errors import SchemaMismatch
 from queue_core.segments.reader import read_table
 from tests.books import audit
 from tests.contract.callers import caller_of
 from tests.contract.pools import Recorder, eventually
-from tests.factories import make_queue, orders
+from tests.factories import load_singly, make_queue, orders
 
 START = Offset("reader", 0)
 EXTRA = pa.schema([("extra", pa.string())])
@@ -266,6 +267,24 @@ def test_a_query_whose_user_chose_columns_goes_on(store, session, grow):
     found = read_table(query.plan(START, end), ["number"])
 
     assert sorted(found.column("number").to_pylist()) == [0, 0, 10, 11]
+
+
+@pytest.mark.parametrize("grown", ["red", "blue"])
+def test_a_query_selects_while_one_of_its_queues_alone_has_a_new_column(store, session, grown):
+    for name in ("red", "blue"):
+        make_queue(store, name).load(orders(3))
+    query = session(queues="red,blue", selector="number >= 2", refreshInterval="0")
+    queue = store.queue(grown)
+    queue.admin.add_columns(EXTRA)
+    load_singly(queue, NEIGHBOURS, 3)
+    assert queue.admin.compact() == 3 + NEIGHBOURS
+
+    end = query.next(START, None, None)
+
+    found = {"red": [], "blue": []}
+    for message in read_table(query.plan(START, end), ["_queue", "number"]).to_pylist():
+        found[message["_queue"]].append(message["number"])
+    assert found == {"red": [2], "blue": [2], grown: [*range(2, 3 + NEIGHBOURS)]}
 
 
 def test_a_browser_fails_too(store, session, grow):

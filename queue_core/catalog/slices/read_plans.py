@@ -43,6 +43,9 @@ def build(
     for info in infos:
         # A segment of each version of the columns.
         written = {refs[s.segment_id].schema_version: s.segment_id for s, _ in by_queue[info.id]}
+        if info.schema != first.schema:
+            # Columns were added to one of them alone.
+            stored[info.name, info.schema_version] = serialize(info.schema)
         if info is first:
             newest = max(written, default=0)
         if written.keys() - {info.schema_version}:
