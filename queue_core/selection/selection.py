@@ -84,6 +84,8 @@ class Selection:
         is_plain = selector is None and order_by is None and not across and left_out is None
         if is_plain and not any(eligible.values()):
             return None
+        # A column may have been added to one of them alone.
+        queues = sorted(queues, key=lambda queue: -len(queue.schema))
         schema = queues[0].schema
         return Selection(
             queues=tuple(queues),

@@ -287,6 +287,21 @@ def test_a_query_selects_while_one_of_its_queues_alone_has_a_new_column(store, s
     assert found == {"red": [2], "blue": [2], grown: [*range(2, 3 + NEIGHBOURS)]}
 
 
+@pytest.mark.parametrize("grown", ["red", "blue"])
+def test_a_query_goes_on_when_the_messages_of_one_queue_get_times_of_their_own(
+    store, session, grown
+):
+    for name in ("red", "blue"):
+        make_queue(store, name).load(orders(1))
+    query = session(queues="red,blue", refreshInterval="0")
+    # This adds a column, by which the query leaves out what has expired.
+    store.queue(grown).load(orders(1, 1), ttl=3600)
+
+    end = query.next(START, None, None)
+
+    assert values(read_table(query.plan(START, end), ["number"])) == [(0,), (0,), (1,)]
+
+
 def test_a_browser_fails_too(store, session, grow):
     make_queue(store).load(orders(2))
     query = session(ack="browse", all_columns=True)
