@@ -102,7 +102,8 @@ class Stager:
     def discard(self) -> None:
         """Remove the staged segments if possible."""
         if self._open is not None:
-            self._open.abandon()
+            with suppress(IgnisError):
+                self._open.abandon()
             self._open = None
         remove_staged(self._storage, self._staged)
         self._staged.clear()
@@ -203,10 +204,12 @@ class Stager:
 
 
 def remove_staged(storage: Storage, staged: Iterable[Staged]) -> None:
-    """Remove the files of staged segments that have one."""
-    for segment in staged:
-        if segment.location is not None:
-            storage.remove(segment.location)
+    """Remove the files of staged segments that have one; vacuum removes what this cannot."""
+    # The error for which they are removed must be told.
+    with suppress(StorageUnavailable):
+        for segment in staged:
+            if segment.location is not None:
+                storage.remove(segment.location)
 
 
 @contextmanager
@@ -229,9 +232,7 @@ def remove_refused(storage: Storage, staged: Iterable[Staged], error: IgnisError
     # A claim of files that were published before is refused, too, and so is an old batch.
     kept = (PublicationRefused, StaleCheckpoint)
     if not error.outcome_unknown and not isinstance(error, kept):
-        # Vacuum removes the files that this cannot remove.
-        with suppress(StorageUnavailable):
-            remove_staged(storage, staged)
+        remove_staged(storage, staged)
 
 
 class _OpenSegment:

@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from queue_core.errors import SchemaMismatch
+from queue_core.errors import SchemaMismatch, StorageUnavailable
+from queue_core.segments import stager
 from queue_core.segments.shard_hash import shards_of
 from queue_core.segments.stager import MOST, RUN_BYTES, THROUGH_BYTES, Stager, kinds
 from queue_core.segments.staging_spec import StagingSpec
@@ -112,6 +113,23 @@ def test_a_null_among_many_keys_of_one_shard_is_refused(tmp_path):
 
     with pytest.raises(SchemaMismatch, match="is null in 1 rows"):
         staged(tmp_path, [batch])
+
+
+def test_what_is_wrong_with_rows_is_told_though_no_file_can_be_removed(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise StorageUnavailable("the server is away")
+
+    monkeypatch.setattr(stager, "MAX_SEGMENT_ROWS", MANY)
+    monkeypatch.setattr(Storage, "remove", refuse)
+    rows = of_shards([1], 0, MANY)
+    keys = pa.concat_arrays([rows.column("key")[:-1], pa.nulls(1, pa.int64())])
+    wrong = pa.RecordBatch.from_arrays([keys, rows.column("number")], schema=SCHEMA)
+    spec = StagingSpec(queue="q", schema=SCHEMA, schema_version=1, shards=2, key="key")
+    writer = Stager(Storage.open(str(tmp_path / "store")), spec)
+
+    # The first ones are in a file that is complete, and the next ones in one that is not.
+    with pytest.raises(SchemaMismatch, match="is null in 1 rows"):
+        writer.write(pa.Table.from_batches([rows, rows, wrong]))
 
 
 def test_rows_are_told_apart_by_every_combination_of_values() -> None:
