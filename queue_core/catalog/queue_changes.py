@@ -168,7 +168,8 @@ def change_settings(
     """
     shared = by_name(as_limits(values.get("limits")))
     shared_limits.lock(connection, shared.values())
-    if "fair_by" in values:
+    retries_now = values.get("retry") is not None
+    if "fair_by" in values or (retries_now and present(connection, queue).settings.retry is None):
         flows.hold(connection, queue.id)
     others = [each for each in shared_limits.sharing(connection, shared) if each != queue.id]
     if others:

@@ -54,13 +54,15 @@ _SET_BACK = _SET_BACK.values(finish=bindparam("rank"))
 
 def hold(connection: Connection, queue_id: int) -> None:
     """
-    Wait for those that fire messages of a queue or move them to main, and keep new ones waiting.
+    Wait for those that fire, settle or move messages of a queue, and keep new ones waiting.
 
     Before the row of the queue, as all verbs. Otherwise, firings would pass over the slices, which
-    `begin` and `end` lock, and find nothing, and messages would come to main by the former rule.
+    `begin` and `end` lock, and find nothing, and messages would come back by the former rule.
     """
     for magazine in Magazine:
         shard_locks.lock(connection, [queue_id], magazine)
+    held = select(slices.c.id).where(slices.c.queue_id == queue_id, slices.c.ticket.is_not(None))
+    connection.execute(held.order_by(slices.c.id).with_for_update()).all()
 
 
 def begin(connection: Connection, queue_id: int) -> None:

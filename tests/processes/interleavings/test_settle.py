@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import select
 
+from queue_core import Retry
 from queue_core.catalog.tables import segments, slices
 from queue_core.values.model import Magazine, State
 from tests.books import audit, leftover_files
@@ -146,3 +148,18 @@ def test_what_comes_back_while_a_queue_becomes_fair_has_a_rank(store, race, fail
         ranks = connection.scalars(slices.select().with_only_columns(slices.c.rank)).all()
     assert len(ranks) == (1 if fails else 2)
     assert None not in ranks
+
+
+@BOTH
+def test_what_fails_while_a_queue_gets_its_first_policy_has_a_time(store, race, fails):
+    """Without one, no task would bring it back any more."""
+    make_queue(store, retry=None).load(orders(10))
+    ids = fired_ids(store)
+
+    failing = settles("sideline", ids[2:5])
+    race(failing, "settle.before_commit", sets(retry=Retry(attempts=3)), fails=fails)
+    with store.catalog.read() as connection:
+        query = select(slices.c.due_at).where(slices.c.magazine == int(Magazine.SIDELINE))
+        times = connection.scalars(query).all()
+    assert len(times) == (0 if fails else 1)
+    assert None not in times
