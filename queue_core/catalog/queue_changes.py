@@ -191,7 +191,10 @@ def change_settings(
     if info.settings.limits != settings.limits:
         shared_limits.change(connection, others, settings.limits)
         shared_limits.note(connection, info.id, shared)
-    for reader in by_ids(connection, subscriptions(connection, info.id)) if given else ():
+    # Others may change their other settings meanwhile.
+    readers = select(queues.c.id).where(queues.c.root_id == info.id).order_by(queues.c.id)
+    readers = readers.with_for_update()
+    for reader in by_ids(connection, connection.scalars(readers).all()) if given else ():
         theirs = reader.settings.changed(given).to_json(reader.stored_settings)
         seals.change(connection, queues, queues.c.id == reader.id, settings=theirs)
     acts.note(connection)

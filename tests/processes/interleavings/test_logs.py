@@ -481,3 +481,15 @@ def test_a_backup_beside_a_merge_is_whole(store, topic, reader, small, race, tmp
         assert takes()(other) == list(range(FEW))
         in_order(other)
     in_order(store)
+
+
+# a reader and the settings that it has from its log
+
+
+def test_a_change_of_a_log_leaves_a_reader_what_changes_meanwhile(store, topic, reader, race):
+    def weighs(store):
+        return store.queue("billing").admin.change_settings(weight=2)
+
+    race(weighs, "UPDATE queues", sets(attributes=["customer"]))
+    settings = store.queue("billing").info.settings
+    assert (settings.weight, settings.attributes) == (2, ("customer",))
