@@ -18,6 +18,7 @@ from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders.consumers import SETTLES, ack_of
 from queue_core.catalog.holders.tickets import held_in, trial
+from queue_core.catalog.queues import as_it_is
 from queue_core.catalog.slices import amounts, logs
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import eligible, overdelivered
@@ -41,11 +42,11 @@ def abandon(
 
     Raises `NotLeading` when *guard* does.
     """
-    request = FireRequest(queue_ids=(queue.id,), rules=overdelivered(queue))
-    if not request.rules:
-        return 0
     with catalog.read() as connection:
-        if not anything(connection, request):
+        # The leader may have read it long ago, with all others.
+        queue = as_it_is(connection, queue)
+        request = FireRequest(queue_ids=(queue.id,), rules=overdelivered(queue))
+        if not request.rules or not anything(connection, request):
             return 0
 
     # Other tasks and queues wait for those of a leader.

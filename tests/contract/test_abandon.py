@@ -2,6 +2,7 @@
 
 import pytest
 
+from queue_core.verbs.abandon import abandon
 from tests.dump import dump
 from tests.factories import aside, make_filled, numbers_of, planned, seen
 
@@ -28,6 +29,17 @@ def test_without_the_setting_nothing_is_counted_out(store):
     for _ in range(5):
         queue.reload(queue.fire("all"))
     assert queue.sweep() == 0
+    assert len(queue.fire("all")) == 1
+
+
+def test_what_the_setting_does_not_count_out_any_more_stays_in_a_sweep_that_has_begun(store):
+    queue = make_filled(store, 1, max_deliveries=2)
+    for _ in range(2):
+        queue.reload(queue.fire("all"))
+    known = queue.info
+    queue.admin.change_settings(max_deliveries=None)
+
+    assert abandon(store.catalog, known) == 0
     assert len(queue.fire("all")) == 1
 
 
