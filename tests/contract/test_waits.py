@@ -142,6 +142,14 @@ def test_limits_that_are_set_already_stay(address, quick):
         assert found.connection.driver_connection.answer_seconds == 8.0
 
 
+def test_a_transaction_that_writes_sees_commits_whatever_the_server_is_set_to(address, quick):
+    """A trim that has waited for a new subscription must see what that wants."""
+    url = f"{address.catalog}&options=-c%20default_transaction_isolation%3Dserializable"
+    with Store.open(catalog=url, storage=address.storage) as store:
+        level = store.catalog.write(lambda c: c.scalar(sa.text("SHOW transaction_isolation")))
+    assert level == "read committed"
+
+
 def test_a_lock_that_is_not_given_back_is_an_error(address, quick, monkeypatch):
     monkeypatch.setattr(Dialect, "busy_seconds", 0.5)
     with Store(address) as store, store.catalog.engine.connect() as other:

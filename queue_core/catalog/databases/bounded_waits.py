@@ -46,10 +46,12 @@ _LIMIT = "SELECT set_config(name, %s, false) FROM pg_settings WHERE name = %s AN
 # many versions of its rows a moment later: an index is never much slower. A bitmap would read all
 # versions of a row before the newest one is picked. Where no index serves, a server older than 18
 # reckons with 10^10 for the whole table, and would compile such a statement.
+# A statement must see what was committed while one before it waited for a lock.
 _READ_LIMIT = (
     "SELECT setting, pg_backend_pid(), set_config('random_page_cost', '0.1', false), "
     "set_config('enable_bitmapscan', 'off', false), "
-    "set_config('enable_seqscan', 'off', false), set_config('jit', 'off', false) "
+    "set_config('enable_seqscan', 'off', false), set_config('jit', 'off', false), "
+    "set_config('default_transaction_isolation', 'read committed', false) "
     "FROM pg_settings WHERE name = 'statement_timeout'"
 )
 
