@@ -12,7 +12,7 @@ from queue_core.catalog.holders import consumers, interests
 from queue_core.catalog.slices import amounts
 from queue_core.catalog.slices.conditions import IN_FLIGHT, held_by
 from queue_core.consumers.presence import Heartbeat, Presence
-from queue_core.values.model import Consumer
+from queue_core.values.model import Consumer, Magazine
 
 #: The least time between two heartbeats: each is a write.
 LEAST_SECONDS = 0.1
@@ -37,7 +37,9 @@ class QueryPresence:
         self._catalog = catalog
         self._queue_ids = queue_ids
         self._most = options.max_in_flight
-        self._runs = runs
+        # As in a pool: without a priority, a consumer of the sideline holds back none of main.
+        precedes = options.magazine is Magazine.MAIN or options.priority is not None
+        self._runs = runs if precedes else lambda: False
         #: Its heartbeat; it knows when another life of the consumer has begun.
         self.life: Heartbeat
         if options.is_ranked:

@@ -5,6 +5,7 @@ import time
 import pytest
 import sqlalchemy as sa
 
+from ignis_source.offset import Offset
 from queue_core import ConsumerPool, ConsumerTarget
 from queue_core.catalog.holder_tables import consumers as rows
 from queue_core.catalog.holders import consumers, interests
@@ -16,6 +17,8 @@ from tests.factories import make_queue, numbers_of, orders
 from tests.waiting import PATIENCE, Caller
 
 pytestmark = pytest.mark.each_catalog
+
+START = Offset("query", 0)
 
 
 @pytest.fixture
@@ -304,4 +307,11 @@ def test_a_pool_of_the_sideline_keeps_main_from_nobody(store, queue):
         store, "orders", lambda _: True, magazine="sideline", tasks=[], name="aside"
     )
     with aside, ConsumerPool(store, "orders", lambda _: True, priority=1, tasks=[]) as pool:
+        eventually(lambda: pool.counts.get("deleted") == 6)
+
+
+def test_a_query_of_the_sideline_without_a_priority_keeps_main_from_nobody(store, queue, session):
+    aside = session(queues="orders_SIDELINE", singleActive="true")
+    assert aside.next(START, None, None) == START
+    with ConsumerPool(store, "orders", lambda _: True, priority=1, tasks=[]) as pool:
         eventually(lambda: pool.counts.get("deleted") == 6)
