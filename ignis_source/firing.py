@@ -50,7 +50,7 @@ class TicketFirer:
     ) -> None:
         self._breaker = breaker
         #: Whether the breaker held messages back at the last look.
-        self._stops = False
+        self.stops = False
         self._options = options
         self._requests = requests
         self._tickets = tickets
@@ -98,8 +98,8 @@ class TicketFirer:
         probes = False
         if self._breaker is not None:
             state, probes = self._breaker.look(presence.consumer.name)
-            self._stops = state.stops
-            if self._stops and not probes:
+            self.stops = state.stops
+            if self.stops and not probes:
                 return Fired()
             if probes:
                 max_messages = 1 if max_messages is None else min(max_messages, 1)
@@ -132,7 +132,7 @@ class TicketFirer:
 
     def _patience(self, presence: QueryPresence, fired: Fired) -> float:
         """Seconds after which to look again although nothing has changed."""
-        by_time = self._requests.holds or self._options.is_ranked or self._stops
+        by_time = self._requests.holds or self._options.is_ranked or self.stops
         most = HELD_SECONDS if by_time else IDLE_SECONDS
         # A consumer that goes first may die without notice.
         gone = presence.held_back()

@@ -136,7 +136,7 @@ class Session:
             _log.info("%s: ticket %d, which an earlier run fired, comes first", self._who, number)
         else:
             self._tidy()
-            if lingers and self._waits_for_more():
+            if lingers and not self._firer.stops and self._waits_for_more():
                 # Spark would ask at once again.
                 time.sleep(self._options.idle_wait)
             else:
@@ -259,7 +259,7 @@ class Session:
                 self._options,
                 consumer,
                 queue_ids,
-                lambda: bool(self._queues.running),
+                lambda: bool(self._queues.running) and not self._firer.stops,
             )
             self._latest = self._acknowledged = -1
             _log.info("%s: begins epoch %d", self._who, presence.consumer.epoch)

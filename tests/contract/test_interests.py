@@ -315,3 +315,15 @@ def test_a_query_of_the_sideline_without_a_priority_keeps_main_from_nobody(store
     assert aside.next(START, None, None) == START
     with ConsumerPool(store, "orders", lambda _: True, priority=1, tasks=[]) as pool:
         eventually(lambda: pool.counts.get("deleted") == 6)
+
+
+def test_a_query_keeps_nobody_back_while_its_breaker_is_open(store, queue, session):
+    switch = store.admin.breaker("service")
+    switch.open()
+    query = session(priority="5", breaker='{"name": "service"}')
+    assert query.next(START, None, None) == START
+    with ConsumerPool(store, "orders", lambda _: True, priority=1, tasks=[]) as pool:
+        eventually(lambda: pool.counts.get("deleted") == 6)
+    switch.close()
+    queue.load(orders(1, 6))
+    eventually(lambda: query.next(START, None, None) != START)

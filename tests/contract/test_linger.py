@@ -9,6 +9,7 @@ from ignis_source.offset import Offset
 from queue_core.errors import QueueDeactivated, SubscriptionDetached
 from queue_core.segments.reader import read_table
 from tests.factories import make_queue, orders
+from tests.waiting import look_at_once
 
 pytestmark = pytest.mark.each_catalog
 
@@ -130,3 +131,19 @@ def test_a_batch_that_was_fired_before_does_not_wait(store, session):
     assert end != START
 
     assert ask(session(minMessagesPerTrigger=5)) == end
+
+
+def test_a_query_sees_that_its_breaker_closes_although_others_take_its_messages(store, session):
+    queue, switch = make_queue(store), store.admin.breaker("service")
+    switch.open()
+    query = session(minMessagesPerTrigger=5, breaker='{"name": "service"}')
+    queue.load(orders(5))
+    assert ask(query) == START
+    assert query._firer.stops
+
+    queue.delete(queue.fire("all"))
+    switch.close()
+    look_at_once(query)
+
+    assert ask(query) == START
+    assert not query._firer.stops
