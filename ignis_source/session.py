@@ -22,11 +22,13 @@ from ignis_source.options import SourceOptions
 from ignis_source.presence import QueryPresence
 from ignis_source.queue_refresh import located
 from ignis_source.requests import Requests
+from queue_core.catalog import dialect
 from queue_core.catalog.holders import consumers, interests
 from queue_core.catalog.holders.tickets import ticket_behind
 from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.catalog.poller import Watch
 from queue_core.catalog.slices import amounts
+from queue_core.catalog.slices.logs import WAIT_SECONDS
 from queue_core.catalog.slices.shard_locks import Horizon
 from queue_core.errors import BadOption, CatalogUnavailable
 from queue_core.support import faults
@@ -100,8 +102,11 @@ class Session:
     def set_horizon(self) -> None:
         """From now on fire only messages that are loaded at this moment."""
         ids = [info.id for info in self._queues.infos]
-        if any(info.log_of for info in self._queues.infos):
-            take_in(self.store.catalog, self.store.storage.uri, ids)
+        while any(info.log_of for info in self._queues.infos):
+            # A transaction of a caller may keep some for as long as it likes.
+            with suppress(dialect.StillLocked):
+                take_in(self.store.catalog, self.store.storage.uri, ids, seconds=WAIT_SECONDS)
+                break
         self._requests.horizon = Horizon.now(self.store.catalog, ids, self._options.magazine)
 
     def acknowledge(self, offset: Offset) -> None:

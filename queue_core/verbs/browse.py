@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from sqlalchemy import Connection
 
+from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.holders.tickets import Window, new_ticket, of_tickets, packed
 from queue_core.catalog.queues import states
-from queue_core.catalog.slices import read_plans, replay_check
+from queue_core.catalog.slices import logs, read_plans, replay_check
 from queue_core.catalog.slices.conditions import SOUND, in_queues
 from queue_core.catalog.slices.shard_locks import Horizon
 from queue_core.catalog.slices.slices import ShardKey, fetch
@@ -89,7 +91,10 @@ def browse_next(
     """
     seen = {} if seen is None else seen
     if request.terms.logged:
-        take_in(catalog, request.terms.storage, request.queue_ids)
+        # What a transaction of a caller keeps comes in a later window.
+        with suppress(dialect.StillLocked):
+            where = (request.terms.storage, request.queue_ids)
+            take_in(catalog, *where, seconds=logs.WAIT_SECONDS)
     horizon = request.horizon or Horizon.now(catalog, request.queue_ids, request.magazine)
 
     def unseen(connection: Connection) -> tuple[Window, int]:

@@ -6,6 +6,7 @@ import time
 import pytest
 from sqlalchemy import Integer, select
 
+from ignis_source.offset import Offset
 from queue_core import ConsumerPool, Retry, constant, limit
 from queue_core.catalog import dialect, record_tables
 from queue_core.catalog.records import schedule
@@ -24,6 +25,7 @@ from tests.contract.callers import caller_of
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.dump import load_earlier, log_earlier, log_in_a_minute, set_time
 from tests.factories import load_singly, make_queue, numbers_of, orders, with_sidelined
+from tests.waiting import Caller, look_at_once
 
 pytestmark = pytest.mark.each_catalog
 
@@ -109,6 +111,48 @@ def test_a_late_subscription_that_is_held_keeps_no_other_one_from_its_end(store,
         connection.rollback()
     assert topic.admin.trim() == 3
     assert store.queue("busy").info.detached_at
+
+
+def test_a_browser_shows_what_no_transaction_keeps_of_a_subscription(store, caller, session):
+    topic = make_queue(store, log="7 days")
+    reader = store.subscribe("reading", to="orders")
+    topic.load(orders(3))
+    query = session(queues="reading", ack="browse")
+    end = query.next(Offset("eyes", 0), None, None)
+    assert len(query.plan(Offset("eyes", 0), end)) == 3
+    topic.load(orders(3, 3))
+    with caller.connected() as connection:
+        reader.within(connection).fire()
+        start = time.monotonic()
+        look_at_once(query)
+        assert query.next(end, None, None) == end
+        assert time.monotonic() - start < SOON
+        connection.rollback()
+    look_at_once(query)
+    last = query.next(end, None, None)
+    assert len(query.plan(end, last)) == 3
+
+
+def test_a_query_that_ends_by_itself_waits_for_a_transaction_that_keeps_its_subscription(
+    store, caller, session, monkeypatch
+):
+    monkeypatch.setattr(dialect.Dialect, "busy_seconds", 0.5)
+    monkeypatch.setattr("ignis_source.session.WAIT_SECONDS", 0.2)
+    topic = make_queue(store, log="7 days")
+    reader = store.subscribe("reading", to="orders")
+    topic.load(orders(3))
+    query = session(queues="reading")
+    with caller.connected() as connection:
+        reader.within(connection).fire()
+        begun = Caller(query.set_horizon)
+        # For longer than the database does.
+        begun.join(3.0)
+        assert begun.is_alive()
+        connection.rollback()
+    begun.done()
+    topic.load(orders(3, 3))
+    end = query.next(Offset("reader", 0), None, None)
+    assert len(query.plan(Offset("reader", 0), end)) == 3
 
 
 @pytest.mark.spoiled
