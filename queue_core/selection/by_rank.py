@@ -153,6 +153,13 @@ def _parts(pieces: Sequence[Slice], counts: Iterable[int]) -> list[Taken]:
     return [(piece, rows) for piece, rows in taken if rows]
 
 
+def cut_by_rank(taken: Sequence[Taken], count: int) -> list[Taken]:
+    """Return the messages of the lowest ranks among some of one queue."""
+    whole = {piece.id: piece for piece, _ in taken}
+    chosen, _ = take_to_level([piece.narrowed(rows) for piece, rows in taken], count, None, None)
+    return [(whole[piece.id], rows) for piece, rows in chosen]
+
+
 def _without_rank(connection: Connection, request: FireRequest, lock: Lock) -> list[Taken]:
     keys = shard_locks.backlog(connection, *request.where)
     shares = share(dict.fromkeys(keys, request.max_messages or 1), request.max_messages or 1)

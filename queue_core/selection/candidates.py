@@ -117,9 +117,12 @@ class _CandidateSearch:
             alone = rules.limits or key[0] in terms.fair or terms.weights
             of_family.setdefault((rules, key[0] if alone else None), []).append(key)
         limit, max_bytes = self._request.max_messages, self._request.max_bytes
-        families = [
-            _Family(rules, keys, limit, max_bytes) for (rules, _), keys in of_family.items()
-        ]
+        limited = {queue_id for queue_id, _ in terms.limits}
+        families = []
+        for (rules, _), keys in of_family.items():
+            # The limit of one of several queues cuts what is found, by its order.
+            is_cut = limit is None and not rules.limits and limited & {key[0] for key in keys}
+            families.append(_Family(rules, keys, MANY if is_cut else limit, max_bytes))
         if terms.weights:
             found = self._by_weight(families, limit, max_bytes)
         else:
@@ -137,7 +140,8 @@ class _CandidateSearch:
         return Candidates(
             ids=IdSet.of(ids),
             fired={key: self._backlog[key].fired for key in grouped},
-            ranked=frozenset(ranked if max_bytes is not None else ()),
+            ranked=frozenset(ranked),
+            order=ids,
             values=self._values,
             full=self._is_full,
             complete=(limit is None or len(ids) < limit)
@@ -290,11 +294,8 @@ class _CandidateSearch:
                 if limit is not None and count >= limit:
                     break
             unfinished = [scan for scan in unfinished if not scan.done]
-        tables = [rows for scan in scans for rows in scan.found]
-        if not tables:
-            return _NO_IDS
-        ids: Numbers = pa.concat_tables(tables).column(ID).to_numpy()
-        return ids
+        ids: list[Numbers] = [t.column(ID).to_numpy() for scan in scans for t in scan.found]
+        return np.concatenate([_NO_IDS, *ids])
 
     def _conditions(self, family: _Family, key: ShardKey) -> ScanConditions:
         rules = family.rules

@@ -23,12 +23,13 @@ from queue_core.catalog.records import token_buckets
 from queue_core.catalog.records.token_buckets import Bucket, BucketKey
 from queue_core.catalog.slices import amounts, id_map
 from queue_core.selection.acquire import anything
+from queue_core.selection.by_rank import cut_by_rank
 from queue_core.selection.fired import Refusal
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.values import buckets
 from queue_core.values.ids import IdSet
 from queue_core.values.limits import MANY, Limit
-from queue_core.values.plan import Taken, take_evenly
+from queue_core.values.plan import Taken, having, take_evenly
 
 if TYPE_CHECKING:
     from queue_core.selection.by_value import ValueRooms
@@ -66,7 +67,7 @@ class Allotment:
         self._rooms = _rooms(connection, request, self._buckets)
         self.narrowed = _within(connection, request, self._rooms)
 
-    def fitting(self, taken: Sequence[Taken]) -> list[Taken]:
+    def fitting(self, taken: Sequence[Taken], candidates: Candidates | None) -> list[Taken]:
         """Cut the messages to the limits, evenly from the shards of the queues that share one."""
         kept = list(taken)
         # What its own limit leaves a queue comes first: others get what it cannot use of a shared
@@ -76,8 +77,28 @@ class Allotment:
             if _count(here) > room.messages:
                 kept = [each for each in kept if each[0].queue_id not in room.queues]
                 # Beginning anywhere: a single token must not always go to the same shard.
-                kept += take_evenly(here, room.messages, random.randrange(1 << 32))
+                evenly = take_evenly(here, room.messages, random.randrange(1 << 32))
+                for queue_id in {piece.queue_id for piece, _ in evenly}:
+                    own, found = (
+                        [each for each in some if each[0].queue_id == queue_id]
+                        for some in (here, evenly)
+                    )
+                    kept += self._first(own, found, candidates)
         return kept
+
+    def _first(
+        self, own: list[Taken], found: list[Taken], candidates: Candidates | None
+    ) -> list[Taken]:
+        """Return as many messages of a queue as were *found*: the first by its order, if any."""
+        queue_id, count = own[0][0].queue_id, _count(found)
+        if queue_id in self._request.terms.fair:
+            return cut_by_rank(own, count)
+        if candidates is None or own[0][0].shard_key not in candidates.ranked:
+            return found
+        theirs = np.isin(candidates.order, id_map.ids_of(self._connection, own))
+        ids = IdSet.of(candidates.order[theirs][:count])
+        located = id_map.located(self._connection, [queue_id], ids)
+        return having((piece for piece, _ in own), located)
 
     def admitted(self, candidates: Candidates) -> Candidates:
         """Return the candidates that the limits of values allow now."""

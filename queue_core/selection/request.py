@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 from sqlalchemy import Connection
 
@@ -20,6 +21,7 @@ from queue_core.selection.terms import Terms
 from queue_core.values.ids import IdSet
 from queue_core.values.model import QueueInfo, ReadPlan
 from queue_core.values.plan import Taken
+from queue_core.values.rows import Numbers
 from queue_core.values.settings import check_count
 
 #: A number of messages, or all that wait.
@@ -99,8 +101,10 @@ class Candidates(NamedTuple):
     #: How many messages had been fired from each shard by then. In a queue with groups, this number
     #: must be unchanged; otherwise, another message may be the head of its group.
     fired: Mapping[ShardKey, int] = {}
-    #: The shards whose candidates were already cut to the byte limit, by an order.
+    #: The shards whose candidates were found by an order, and already cut to the byte limit by it;
+    #: and all ids as they were found.
     ranked: frozenset[ShardKey] = frozenset()
+    order: Numbers = np.empty(0, np.int64)
     #: By the id of a queue with limits of values: the ids of its candidates, and these columns.
     values: Mapping[int, pa.Table] = {}
     #: Whether a limit of bytes has left messages.

@@ -241,7 +241,7 @@ class _Firing:
             # A further attempt looks again.
             backlog = self.backlog if lock == "skip" else None
             chosen = acquire(connection, request, lock, candidates, backlog)
-        taken = chosen.taken if allotment is None else allotment.fitting(chosen.taken)
+        taken = allotment.fitting(chosen.taken, candidates) if allotment else chosen.taken
         if not taken:
             return Fired(refused=refused)
         numbers, reserved = self.catalog.ticket_numbers, range(0)

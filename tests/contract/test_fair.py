@@ -279,6 +279,20 @@ def test_several_queues_share_a_firing(store, session):
     assert not any(len(queue.fire("all")) for queue in (fair, plain))
 
 
+@pytest.mark.parametrize("most", [None, 30])
+@pytest.mark.parametrize("selector", [{}, {"selector": "number >= 0"}])
+def test_a_limit_of_a_fair_queue_beside_another_keeps_the_turns(store, session, selector, most):
+    fair = make_queue(store, "fair", fair_by="customer", limits=limit(in_flight=4))
+    fair.load(of("big", 100))
+    fair.load(of("small", 10))
+    make_queue(store, "plain").load(of("other", 5))
+    reader, at = session(queues="fair,plain", **selector), Offset("reader", 0)
+
+    end = reader.next(at, most, None)
+
+    assert customers(read_table(reader.plan(at, end))) == {"big": 2, "small": 2, "other": 5}
+
+
 def test_a_fair_queue_whose_messages_may_not_be_fired_leaves_its_turn_to_another(store, session):
     fair = make_queue(store, "fair", key="customer", fair_by="customer", max_deliveries=1)
     plain = make_queue(store, "plain")

@@ -306,6 +306,24 @@ def test_limits_of_one_of_two_queues(store, session):
     assert len(query.plan(offset, after)) == 2
 
 
+@pytest.mark.parametrize("most", [None, 30])
+@pytest.mark.parametrize(
+    ("settings", "options"), [({"priority": "amount"}, {}), ({}, {"orderBy": "number DESC"})]
+)
+def test_a_limit_of_one_of_two_queues_leaves_the_last_by_the_order(
+    store, session, settings, options, most
+):
+    limited = make_queue(store, shards=2, limits=limit(in_flight=2), **settings)
+    make_queue(store, "others", **settings).load(orders(5, 100))
+    limited.load(orders(20))
+    query = session(queues="orders,others", **options)
+
+    offset = query.next(START, most, None)
+
+    fired = numbers_of(read_table(query.plan(START, offset)))
+    assert sorted(fired) == [18, 19, *range(100, 105)]
+
+
 @pytest.mark.each_catalog
 def test_a_limit_cuts_what_one_of_two_queues_has_in_its_log(store):
     topic = make_queue(store, "topic", log="1 day")
