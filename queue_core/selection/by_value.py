@@ -57,11 +57,15 @@ class ColumnRooms:
         #: The values that may have no message, and after how many seconds they may; infinite: after
         #: a settlement.
         self.closed: dict[Any, float] = {}
+        #: The same seconds of values that are not known, as their keys are hashes: their room is 0.
+        self.hashed: list[float] = []
         for key, spent_until in self._spent.items():
-            # A key that is a hash has a room of 0 without being closed.
-            if not key.startswith("#") and not buckets.tokens(limit, spent_until, self._now):
+            if not buckets.tokens(limit, spent_until, self._now):
                 wait = buckets.wait(limit, spent_until, self._now) / 1e6
-                self.closed[json.loads(key)] = wait
+                if key.startswith("#"):
+                    self.hashed.append(wait)
+                else:
+                    self.closed[json.loads(key)] = wait
         for value, count in self._in_flight.items():
             if limit.in_flight is not None and count >= limit.in_flight:
                 self.closed[value] = inf
@@ -114,7 +118,7 @@ class ValueRooms:
     @property
     def waits(self) -> list[float]:
         """The seconds after which closed values may have messages."""
-        return [seconds for each in self.by_column for seconds in each.closed.values()]
+        return [s for each in self.by_column for s in (*each.closed.values(), *each.hashed)]
 
     def admitted(self, rows: pa.Table) -> tuple[Mask, Mask]:
         """Return which rows fit, the first of each value; and which have a crowded value."""

@@ -198,12 +198,15 @@ class _CandidateSearch:
         from queue_core.selection.by_value import ValueRooms, find_with_room
 
         rooms = ValueRooms(self._scan, family.queue_id, family.rules.limits)
-        self.waits += rooms.waits
+        waits = rooms.waits
 
         def search(most: int | None, left_out: tuple[Condition, ...]) -> Numbers:
             return self._search(family._replace(limit=most, left_out=left_out))
 
         found = find_with_room(rooms, search, self._request, family.limit)
+        if waits and (found.num_rows or len(search(1, ()))):
+            # Otherwise, no message waits that the limits refuse.
+            self.waits += waits
         ids: Numbers = found.column(ID).to_numpy()
         if family.max_bytes is not None and self._is_ranked(family):
             # Each of the searches may have found as many bytes.

@@ -174,7 +174,24 @@ def test_a_long_value_has_a_limit_too(store):
     queue = make_queue(store, limits=limit("customer", per_second=SLOW))
     queue.load(of(*["long" * 500] * 3, *["long" * 400 + "er"] * 3))
     assert len(queue.fire("all")) == 2
-    assert len(queue.fire("all")) == 0
+    refused = queue.fire("all")
+    assert len(refused) == 0
+    assert refused.opens_in > 0.9 / SLOW
+
+
+@pytest.mark.parametrize("customer", ["a", "long" * 500])
+def test_a_value_without_messages_that_may_be_taken_refuses_none(store, customer):
+    queue = make_queue(store, limits=limit("customer", per_second=SLOW))
+    queue.load(of(customer, "b"))
+    assert numbers_of(queue.fire().messages) == [0]
+
+    assert queue.fire(selector="number > 1").opens_in is None
+
+    queue.load(of(customer, first=2))
+    assert queue.fire(selector="number > 1").opens_in > 0.9 / SLOW
+    with ConsumerPool(store, "orders", lambda order: True, selector="number < 2") as pool:
+        assert pool.drain(PATIENCE)
+    assert numbers_of(queue.browse()) == [0, 2]
 
 
 def test_the_view_shows_what_limits_allow(store, ignis):
