@@ -205,7 +205,8 @@ def _take_limited(
     missing = min(limit, sum(shard.waiting for shard in backlog.values())) - _count(chosen)
     most = most_slices(request, len(backlog))
     if missing > 0 and lock in ("skip", None) and all(len(t) < most for t in chosen.values()):
-        full = _fills_bytes(request, chosen)
+        size = sum(piece.bytes_of(rows) for taken in chosen.values() for piece, rows in taken)
+        full = request.max_bytes is not None and size >= request.max_bytes
         if not full:
             # Their other messages may not be fired, or not yet.
             every = not any(chosen.values())
@@ -330,13 +331,6 @@ def _first(
     """Cut the rows that were chosen from each shard to a limit over all shards."""
     sizes = {key: sum(len(rows) for _, rows in taken) for key, taken in chosen.items()}
     return {key: take(chosen[key], n) for key, n in shares(request, sizes, limit).items()}
-
-
-def _fills_bytes(request: FireRequest, chosen: Mapping[ShardKey, list[Taken]]) -> bool:
-    if request.max_bytes is None:
-        return False
-    taken = (pair for pairs in chosen.values() for pair in pairs)
-    return sum(piece.bytes_of(rows) for piece, rows in taken) >= request.max_bytes
 
 
 def _count(chosen: Mapping[ShardKey, list[Taken]]) -> int:

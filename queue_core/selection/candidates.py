@@ -52,14 +52,10 @@ def find_candidates(catalog: Catalog, request: FireRequest) -> Candidates | None
     if request.selection is None:
         return None
     with catalog.read() as connection:
-        search = _CandidateSearch(catalog, connection, request, request.selection)
-        candidates = search.run()
+        candidates = _CandidateSearch(catalog, connection, request, request.selection).run()
         if not len(candidates.ids) and request.selection.fallback:
             anything = replace(request.selection, selector=None, fallback=False)
-            search = _CandidateSearch(catalog, connection, request, anything)
-            candidates = search.run()
-    if not len(candidates.ids) and search.waits:
-        return candidates._replace(refused=Refusal.by_limits(search.waits))
+            candidates = _CandidateSearch(catalog, connection, request, anything).run()
     return candidates
 
 
@@ -102,7 +98,7 @@ class _CandidateSearch:
         self._scan = SliceScan(connection, selection.queues, selection.storage, now)
         self._values: dict[int, pa.Table] = {}
         #: After how many seconds what the limits of values leave out may be fired.
-        self.waits: list[float] = []
+        self._waits: list[float] = []
         #: Whether a limit of bytes has left messages.
         self._is_full = False
 
@@ -145,7 +141,8 @@ class _CandidateSearch:
             values=self._values,
             full=self._is_full,
             complete=(limit is None or len(ids) < limit)
-            and not (self.waits or self._is_full or self._selection.fallback),
+            and not (self._waits or self._is_full or self._selection.fallback),
+            refused=Refusal.by_limits(self._waits) if self._waits and not len(ids) else None,
         )
 
     def _is_ranked(self, family: _Family) -> bool:
@@ -206,13 +203,10 @@ class _CandidateSearch:
         found = find_with_room(rooms, search, self._request, family.limit)
         if waits and (found.num_rows or len(search(1, ()))):
             # Otherwise, no message waits that the limits refuse.
-            self.waits += waits
-        ids: Numbers = found.column(ID).to_numpy()
-        if family.max_bytes is not None and self._is_ranked(family):
-            # Each of the searches may have found as many bytes.
-            ids = self._fitting(found, family.max_bytes)
-            found = found.slice(0, len(ids))
-        self._values[family.queue_id] = found
+            self._waits += waits
+        # Each of the searches may have found as many bytes.
+        ids = self._fitting(found, family.max_bytes if self._is_ranked(family) else None)
+        self._values[family.queue_id] = found.slice(0, len(ids))
         return ids
 
     def _search(self, family: _Family) -> Numbers:

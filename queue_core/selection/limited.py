@@ -105,16 +105,12 @@ class Allotment:
         # Not at the top: few queues have limits of values.
         from queue_core.selection.scan import ID
 
-        rejected = []
+        ids = candidates.ids
         for queue_id, rows in candidates.values.items():
-            rooms = self._rooms_of_values(queue_id)
-            fit, _ = rooms.admitted(rows)
-            located = rows.column(ID).to_numpy()[~fit]
-            rejected.append(id_map.logical(self._connection, located))
-        if not any(map(len, rejected)):
-            return candidates
-        left = np.setdiff1d(candidates.ids.numbers(), np.concatenate(rejected))
-        return candidates._replace(ids=IdSet.of(left))
+            fit, _ = self._rooms_of_values(queue_id).admitted(rows)
+            rejected = rows.column(ID).to_numpy()[~fit]
+            ids -= IdSet.of(id_map.logical(self._connection, rejected))
+        return candidates._replace(ids=ids)
 
     def spend(self, taken: Sequence[Taken], at: int) -> None:
         """Take the tokens of messages that are fired at a moment, a little after the lock."""

@@ -99,7 +99,8 @@ def choose_shards(
     if not waiting:
         return {}, waited
     few = contention.is_near(where) or lock == "some"
-    of_each = limit if few else _of_each(request, limit)
+    spread = request.spread or request.magazine is Magazine.SIDELINE
+    of_each = limit if few else 1 if spread else min(limit, OF_EACH)
     turn = sum(shard.fired for shard in seen.values() if shard.waiting)
     if lock == "some":
         # Those who wait should not all wait for the same locks.
@@ -120,9 +121,3 @@ def choose_shards(
     if passed_over([*map(place_in_turn, wanted)], {*map(place_in_turn, locked)}):
         contention.note(where)
     return locked, waited
-
-
-def _of_each(request: FireRequest, limit: int) -> int:
-    """Return after how many messages a firing without others beside it needs a further shard."""
-    spread = request.spread or request.magazine is Magazine.SIDELINE
-    return 1 if spread else min(limit, OF_EACH)
