@@ -64,7 +64,9 @@ def acquire(
     of shards with a backlog. With a lock, slices that others have locked are skipped. With
     *candidates*, only these are taken. *seen* is the backlog of the shards, if it was just read.
     """
-    if request.terms.fair and candidates is None and not request.takes_all:
+    # By turns, all of several queues might be too many slices, and what a horizon leaves, too few.
+    is_whole = len(request.queue_ids) == 1 and request.horizon is None
+    if request.terms.fair and candidates is None and (is_whole or not request.takes_all):
         return _take_by_queue(connection, request, lock)
     full, waited = False, None
     backlog: Mapping[ShardKey, Backlog] = {}

@@ -13,7 +13,7 @@ from queue_core.catalog.slices.shard_locks import Horizon
 from queue_core.catalog.tables import flows
 from queue_core.errors import BadOption
 from queue_core.segments.reader import read_table
-from queue_core.selection import best_scan
+from queue_core.selection import best_scan, by_rank, quotas
 from queue_core.upkeep.tasks.compaction import compact
 from queue_core.values.model import Magazine
 from queue_core.waiting.publish import publish, publish_once
@@ -277,6 +277,18 @@ def test_several_queues_share_a_firing(store, session):
         assert 1 <= len(reader.plan(at, end)) <= 2
         reader.acknowledge(end)
     assert not any(len(queue.fire("all")) for queue in (fair, plain))
+
+
+def test_all_that_one_firing_can_take_is_taken_in_turns(store, monkeypatch):
+    for module in (by_rank, quotas):
+        monkeypatch.setattr(module, "MAX_SLICES", 4)
+    queue = make_queue(store, fair_by="customer")
+    for first in range(6):
+        queue.load(of("big", 1, first))
+    queue.load(of("small", 1))
+
+    assert fire(queue, "all") == {"big": 3, "small": 1}
+    assert fire(queue, "all") == {"big": 3}
 
 
 @pytest.mark.parametrize("most", [None, 30])
