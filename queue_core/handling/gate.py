@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core.handling.breaker import Breaker
-from queue_core.values.failure_kinds import EXCEPTION, TIMEOUT
+from queue_core.values.failure_kinds import EXCEPTION, TIMEOUT, UNREADABLE
 from queue_core.values.outcomes import RELOAD, SIDELINE
 
 #: A column of a task's settlement: whether the task makes no further calls.
@@ -32,10 +32,14 @@ class Tally(NamedTuple):
 
     @staticmethod
     def of(settled: pa.RecordBatch) -> Tally:
-        """Return the tally of a settlement: each row that is not reloaded is a call."""
+        """Return the tally of a settlement: a reloaded or unreadable row is no call, others are."""
         outcomes, names = settled.column("outcome"), settled.schema.names
-        calls = pc.sum(pc.not_equal(outcomes, RELOAD), min_count=0).as_py()
-        failures = failures_of(outcomes, settled.column("kind")) if "kind" in names else 0
+        made, failures = pc.not_equal(outcomes, RELOAD), 0
+        if "kind" in names:
+            kinds = settled.column("kind").cast(pa.string())
+            made = pc.and_(made, pc.not_equal(kinds.fill_null(""), UNREADABLE))
+            failures = failures_of(outcomes, kinds)
+        calls = pc.sum(made, min_count=0).as_py()
         stopped = STOPPED in names and pc.any(settled.column(STOPPED), min_count=0).as_py()
         return Tally(calls, failures, stopped)
 

@@ -189,3 +189,14 @@ def test_a_settlement_of_another_hand_needs_no_kind():
     settled = pa.record_batch({"_message_id": [1, 2], "outcome": ["sideline", "reload"]})
 
     assert Tally.of(settled) == (1, 0, False)
+
+
+def test_messages_that_cannot_be_read_are_no_calls():
+    """A probe of such a message says nothing of the service."""
+    kinds = ["unreadable", "exception", None]
+    settled = pa.record_batch({"outcome": ["sideline", "sideline", "delete"], "kind": kinds})
+
+    assert Tally.of(settled) == (2, 1, False)
+    assert Tally.of(settled.slice(0, 1)) == (0, 0, False)
+    nothing = pa.record_batch({"outcome": ["delete"], "kind": pa.nulls(1)})
+    assert Tally.of(nothing) == (1, 0, False)
