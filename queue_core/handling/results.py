@@ -103,8 +103,8 @@ class Later(Exception):
 
     The message waits in the sideline, and returns to main when the time has passed, counted from
     its settlement. The call counts neither as an attempt nor as a delivery, unless *seconds* is 0.
-    A batch handler puts its whole batch off; to put off only some messages, it returns a table with
-    ``outcome`` ``reload`` and ``delay``.
+    If a batch handler raises it, its whole batch is put off; to put off only some messages, it
+    returns `Later` for these in its list, or a table with ``outcome`` ``reload`` and ``delay``.
 
     A handler of a sideline cannot put messages off: its consumers fire messages before their time,
     so they would get the message again at once. Its pool or its query ends with `BadOutcome`.

@@ -185,7 +185,7 @@ class QueueSettings:
         "How often and when the shovel task brings a failed message back to main. After the last "
         "attempt, or if it has expired when it is due, the message is dead: it stays in the "
         "sideline until a person acts. A handler can have its own policy. none: as in IgnisMQ, all "
-        "sidelined messages come back every `shovel_interval`, without end.",
+        "sidelined messages but dead ones come back every `shovel_interval`, without end.",
     )
     shovel_interval: float | None = _setting(
         600.0,

@@ -99,7 +99,7 @@ class BreakerSwitch:
     """
     Opens and closes a circuit breaker by hand, in all processes that share it.
 
-    `Store.breaker` makes it. The processes notice a change within a second. The view ``breakers``
+    `StoreAdmin.breaker` makes it. Processes notice a change within a second. The view ``breakers``
     shows the state.
 
     Attributes:
