@@ -188,7 +188,8 @@ class QueueInTransaction(Settling):
         Take the next message, or the next messages: if you roll back, they were never fired.
 
         Settle them in the same transaction. Until its end, other firings pass over the shards of
-        the messages.
+        the messages. On PostgreSQL, this takes from one shard if it can, so it may return fewer
+        messages than wait.
 
         Args:
             max_messages: As in `Queue.fire`.
