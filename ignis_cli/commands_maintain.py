@@ -29,7 +29,7 @@ def sweep(queue: EachQueue, *, older_than: str | None = None, consumer: str | No
 
     Args:
         older_than (TIME): Time since the firing, such as 20m. By default, the queue's setting
-            sweep_after.
+            sweep_after; with --consumer, any time.
         consumer (CONSUMER): Sweep only messages of this dead consumer, even if they wait for the
             restart of its query. Use it for a query that will not restart.
     """

@@ -52,12 +52,12 @@ def batch_handler(handler: _Handler) -> _Handler:
         handler: Returns one verdict per message, in order. Either booleans (a pyarrow or numpy
             array, or a list), true to delete the message and false to sideline it; a list can also
             have `Later`, `Reject` or another exception for a message. Or a RecordBatch or Table, or
-            its columns or rows as dicts, with the column ``outcome`` (``delete``, ``sideline`` or
-            ``reload``) and, optionally, the text columns ``kind`` and ``reason``, which say why it
-            was sidelined, the column ``_message_id``, with which the rows may be in any order, and
-            the columns ``not_before``, ``delay`` and ``dead`` of `Settlement.of`, which say when it
-            is tried again. A null is no decision about its message, as None of a handler of single
-            messages.
+            a dict of lists or a list of dicts, with the column ``outcome`` (``delete``,
+            ``sideline`` or ``reload``) and, optionally, the text columns ``kind`` and ``reason``,
+            which say why it was sidelined, the column ``_message_id``, with which the rows may be
+            in any order, and the columns ``not_before``, ``delay`` and ``dead`` of `Settlement.of`,
+            which say when it is tried again. A null is no decision about its message, as None of a
+            handler of single messages.
 
     Returns:
         The same handler, or a wrapper of one that cannot be marked, such as a bound method.
