@@ -24,11 +24,12 @@ class Breaker:
     """
     A circuit breaker of a handler: firing stops while too many of its calls fail.
 
-    A call fails if it raises an exception that is not ignorable, or takes too long. A batch handler
-    makes one call per message. While the breaker is open, no messages are fired, and messages that
-    were fired before are reloaded, which counts as no attempt. After a pause, a probe fires one
-    message. If its call succeeds, the breaker closes; otherwise, the message is sidelined and the
-    pause doubles. The catalog keeps the state, so all processes with the same *name* share it.
+    A call fails if it takes too long, or raises an exception other than `Later`, `Reject` and
+    ignorable ones. A batch handler makes one call per message. While the breaker is open, no
+    messages are fired, and messages that were fired before are reloaded, which counts as no
+    attempt. After a pause, a probe fires one message. If its call succeeds, the breaker closes;
+    otherwise, the message is sidelined and the pause doubles. The catalog keeps the state, so all
+    processes with the same *name* share it.
 
     Args:
         share: The breaker opens when this share of the last *of* calls failed; more than 0, at most
