@@ -583,8 +583,8 @@ class Queue(Looking, Settling):
             dead_after: Seconds, or a text or a ``timedelta`` likewise, without a heartbeat after
                 which a consumer counts as dead, 0 or more.
             consumer: The name of a dead consumer. Only its messages are swept, including those that
-                wait for its restart. If it restarts after all, messages that its sink has already
-                published may be published a second time after a shovel.
+                wait for its restart. Those that its query has published to this store are deleted
+                instead, and count too; what it has written elsewhere arrives twice after a shovel.
             limit: At most this many messages, 1 or more; a call ends before the slice that would
                 exceed them. By default, all.
             dry_run: Whether to count the messages without moving them.
