@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 
 from ignis_sink.load import Intake
 from ignis_sink.message import Target
@@ -116,6 +117,21 @@ def test_a_new_catalog_takes_a_storage_over_when_a_person_says_so(store, queue, 
         store.admin.vacuum(grace=0)
     with pytest.raises(StorageUnavailable, match="belongs to another store"):
         Store(store.address)
+
+
+@pytest.mark.spoiled
+def test_a_catalog_that_adopts_a_storage_leaves_an_hour_to_copy_its_files(store, queue, elsewhere):
+    """Also those that have been there for long."""
+    (location,) = store.storage.list()
+    os.utime(Path(store.storage.uri) / location, (1, 1))
+    with Store.open(catalog=elsewhere, storage=store.storage.uri, adopt=True) as other:
+        assert other.admin.vacuum(dry_run=True) == []
+        assert other.admin.vacuum() == []
+        assert list(other.storage.list()) == [location]
+
+        long_ago = update(facts).where(facts.c.name == "restored_at").values(value="1")
+        other.catalog.write(lambda connection: connection.execute(long_ago))
+        assert other.admin.vacuum() == [location]
 
 
 # --- a storage that is another, or not mounted ----------------------------------------------------

@@ -20,6 +20,7 @@ from queue_core.catalog.holders import leases
 from queue_core.catalog.identity import clock
 from queue_core.catalog.identity.identity import Identity
 from queue_core.catalog.records import acts, progress, schedule
+from queue_core.catalog.records.restored import restored_at
 from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import files, segments
 from queue_core.segments.storage import Storage
@@ -115,6 +116,9 @@ def _removable(
     now = dialect.read_clock(connection)
     before = now - int(grace * 1e6)
     known = {row.location: row for row in files.all_files(connection)}
+    if (restored_at(connection) or 0) > before:
+        # A person may still copy what an adopted catalog does not know.
+        present = {}
     strangers = (at for at, written in present.items() if at not in known and written <= before)
     garbage = (at for at, row in known.items() if row.state == "garbage" and row.since <= before)
     # Asked after the garbage was found: later garbage is not included, and files that a backup
