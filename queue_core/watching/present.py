@@ -35,8 +35,9 @@ MINUTE = 60
 #: Samples of a queue that are remembered, and the seconds that they are of.
 REMEMBERED = 60
 SPAN_SECONDS = REMEMBERED * FINEST
-#: Seconds after which the rates of a sample are not shown as present ones: six samples are missing.
-LATEST_SECONDS = 60.0
+#: Seconds after which the rates of a sample are not shown as present ones. That of a minute is at
+#: most 80 seconds old when the next one comes.
+LATEST_SECONDS = 85.0
 
 _COUNTS = ("waiting", "in_flight", "sidelined", "retrying", "dead", "damaged")
 _RATES = tuple(f"{counter}_per_s" for counter in figures.COUNTED)

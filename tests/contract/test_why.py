@@ -4,12 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import update
+from sqlalchemy import insert, update
 
 from queue_core import Breaker, ConsumerPool, Retry, constant, limit
 from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.holders import interests
-from queue_core.catalog.record_tables import breakers, jobs
+from queue_core.catalog.record_tables import breakers, jobs, samples
 from queue_core.catalog.tables import slices
 from queue_core.errors import QueueTaken
 from queue_core.values.model import INLINE
@@ -73,6 +73,22 @@ def test_a_queue_without_a_consumer_is_a_problem_after_some_minutes(store):
         assert ("unconsumed", "clicks") not in problems(store)
         handler.open.set()
     assert connected(other) == 0, "a pool that has stopped is not connected"
+
+
+def test_a_queue_that_is_fired_from_by_hand_has_a_rate_between_two_minutes(store):
+    """The row of a minute is up to 80 seconds old when the next one comes."""
+    queue = make_queue(store)
+    queue.load(orders(3))
+    age(queue, 200)
+    minute = {"seconds": 60, "queue_id": queue.info.id, "elapsed": 60_000_000, "new_fired": 30}
+    minute["taken_at"] = store.catalog.now() - 75_000_000
+    store.catalog.write(lambda connection: connection.execute(insert(samples).values(minute)))
+
+    assert ("unconsumed", "orders") not in problems(store)
+
+    earlier = update(samples).values(taken_at=samples.c.taken_at - 15_000_000)
+    store.catalog.write(lambda connection: connection.execute(earlier))
+    assert ("unconsumed", "orders") in problems(store)
 
 
 def test_consumers_of_each_kind_are_connected(store):
