@@ -212,6 +212,23 @@ def fired_before(store, seconds):
     store.catalog.write(lambda connection: connection.execute(older))
 
 
+@pytest.mark.spoiled
+def test_messages_that_cannot_leave_the_sideline_are_not_overdue(store):
+    """One of them is damaged, and a consumer holds the other."""
+    queue = make_queue(store, retry=Retry(attempts=9, backoff=constant(3600)))
+    spoiled = queue.load(orders(1))[0].as_py() >> 20
+    queue.load(orders(1, 1))
+    queue.sideline(queue.fire("all"))
+    earlier = update(slices).values(due_at=slices.c.due_at - LONG_AGO)
+    store.catalog.write(lambda connection: connection.execute(earlier))
+    assert ("overdue", "orders") in problems(store)
+
+    store.catalog.write(lambda connection: set_apart(connection, [f"{INLINE}{spoiled}"]))
+    assert ("overdue", "orders") in problems(store)
+    assert len(queue.fire("all", magazine="sideline")) == 1
+    assert ("overdue", "orders") not in problems(store)
+
+
 def test_messages_that_no_selector_wants_are_said_to_be_left(store, ignis):
     queue = make_queue(store)
     queue.load(orders(10))

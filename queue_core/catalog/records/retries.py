@@ -78,8 +78,8 @@ def find_due(
 
 
 def overdue(connection: Connection, now: int, only: Collection[int] | None) -> dict[int, int]:
-    """Return since when a message of each of some queues, or of all, is due, if one is."""
-    due = (slices.c.due_at <= now, slices.c.due_at.is_not(None))
+    """Return since when a waiting message of each of some queues, or of all, is due, if one is."""
+    due = (slices.c.due_at <= now, slices.c.due_at.is_not(None), *WAITING)
     query = select(slices.c.queue_id, func.min(slices.c.due_at)).where(
         *due, *dialect.among(slices.c.queue_id, only)
     )
