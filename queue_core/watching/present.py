@@ -186,6 +186,9 @@ class FiguresReader:
             # The clock was set back.
             self._newest = 0
             self._samples.clear()
+        for kept in self._samples.values():
+            while kept and kept[0].taken_at < now / 1e6 - SPAN_SECONDS:
+                kept.popleft()
 
 
 def read(catalog: Catalog, storage: Storage) -> Figures:

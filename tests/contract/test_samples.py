@@ -16,6 +16,8 @@ from queue_core.catalog.tables import counters, slices
 from queue_core.upkeep.tasks.sample import sample
 from queue_core.values.model import INLINE
 from queue_core.verbs.quarantine import set_apart
+from queue_core.watching.present import FiguresReader
+from tests.contract.pools import eventually
 from tests.factories import make_queue, orders
 
 MINUTE, HOUR, DAY = 60, 3600, 24 * 3600
@@ -116,6 +118,16 @@ def test_a_sample_has_the_figures_and_the_rates_since_the_last_one(store):
         assert second[name] == now[name]
     elapsed = (second["taken_at"] - first["taken_at"]).total_seconds()
     assert [second[name] * elapsed for name in RATES] == pytest.approx([5, 0, 6, 3, 1])
+
+
+def test_a_reader_of_figures_remembers_samples_for_ten_minutes(store):
+    """Also if no process has taken one since, so that it tells no pace of former hours."""
+    make_queue(store)
+    reader = FiguresReader(store.catalog, store.storage)
+    write_rounds(store, [store.catalog.now() / 1e6 - 598])
+
+    assert len(reader.read().queues[0].samples) == 1
+    eventually(lambda: reader.read().queues[0].samples == ())
 
 
 def test_the_views_of_the_database_have_the_same_columns_and_figures(store):
