@@ -122,9 +122,10 @@ def grants(
     """
     Print the SQL statements that give a role of PostgreSQL its rights on the catalog.
 
-    Run them with psql, as the owner of the tables. A producer may load into queues without a
-    policy. A consumer may fire, settle, and run every side task except vacuum and compact. An
-    operator may do everything.
+    Run them with psql, as the owner of the tables. A reader only reads. A producer may load into
+    queues without a policy, dedup, a ring, a rendezvous or fair_by. A consumer may fire, settle,
+    and run every side task except vacuum and compact. An operator may do everything, except for an
+    upgrade of the format.
 
     Args:
         name (NAME): Name of the database role.

@@ -137,7 +137,8 @@ class StoreAdmin:
         Raises:
             BadOption: The folder is not empty, holds a backup of another store, or is in the
                 storage of the store.
-            DamagedBackup: The list of segments in the earlier backup is damaged.
+            Conflict: Another backup is being written into the folder.
+            DamagedBackup: The manifest of the earlier backup is damaged.
         """
         from queue_core.upkeep.backup.backup import backup
         from queue_core.upkeep.backup.folder import BackupFolder

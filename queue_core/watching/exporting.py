@@ -17,8 +17,8 @@ def prometheus_collector(store: AnyStore) -> Collector:
     """
     Return a collector of the store's metrics for a registry of `prometheus_client`.
 
-    Each scrape reads the catalog in one transaction: counters, and no messages. The metrics have
-    the labels ``queue``, ``magazine``, ``consumer``, ``breaker`` and ``task``.
+    Each scrape reads the catalog in one transaction: counters, and no messages. The page
+    docs/monitoring.md lists the metrics and their labels.
 
     Args:
         store: The store. It stays open as long as the collector is registered.
