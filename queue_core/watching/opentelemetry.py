@@ -41,9 +41,13 @@ class _SharedMeters:
     def of(self, metric: Metric, part: str, _: CallbackOptions) -> Iterable[Observation]:
         with self._lock:
             if time.monotonic() - self._read_at > _SHARED_SECONDS:
-                self._found = readings.read(self._store)
-                self._read_at = time.monotonic()
-            found = self._found[metric]
+                self._found = {}
+                try:
+                    self._found = readings.read(self._store)
+                finally:
+                    # If it failed, the other instruments do not wait for the catalog, too.
+                    self._read_at = time.monotonic()
+            found = self._found.get(metric, [])
         names = [ATTRIBUTES[label] for label in metric.labels]
         return [
             Observation(number, dict(zip(names, labels, strict=True)) | dict(more))

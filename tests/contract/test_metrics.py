@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from queue_core import limit, opentelemetry_instruments, prometheus_collector
+from queue_core.errors import CatalogUnavailable
 from queue_core.values.histogram import Measured
 from queue_core.values.model import INLINE
 from queue_core.verbs.quarantine import set_apart
@@ -170,6 +171,20 @@ def test_opentelemetry_has_the_same_values(store):
                 labels["magazine"] = point.attributes["ignis.magazine"]
             key = metric.prometheus + "_total" * metric.counts, tuple(sorted(labels.items()))
             assert point.value == values[key], name
+    provider.shutdown()
+
+
+def test_an_export_of_opentelemetry_asks_a_catalog_that_is_away_once(store, monkeypatch):
+    """Not once for each instrument: a server that does not answer costs seconds each time."""
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    opentelemetry_instruments(store, provider)
+    away = mock.Mock(side_effect=CatalogUnavailable("it is away"))
+    monkeypatch.setattr(readings, "read", away)
+
+    reader.get_metrics_data()
+
+    assert away.call_count == 1
     provider.shutdown()
 
 
