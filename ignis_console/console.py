@@ -125,7 +125,7 @@ class Console:
         return self._redrives.get("", lambda: redrives.read(self.store))
 
     def metrics(self) -> str:
-        """Return the metrics of the store for Prometheus, at most a second old."""
+        """Return the metrics of the store for Prometheus, at most some seconds old."""
         look = self._metrics.get("", lambda: prometheus.page(self.store))
         if look.error is not None:
             # Prometheus would take former figures for present ones.
