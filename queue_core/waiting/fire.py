@@ -33,6 +33,8 @@ from queue_core.verbs.fire import fire
 
 #: The most seconds without a look at the settings, should a notification be lost.
 SETTINGS_SECONDS = 5.0
+#: The same without a look at messages, which may be held.
+HELD_SECONDS = 0.5
 
 
 def fire_or_wait(
@@ -151,7 +153,7 @@ class _Wait:
         # As in the line. But held messages become due without a change, so look twice a second in
         # any case.
         watch = Watch(self.catalog, lambda: self.queue.sources)
-        with Poller(watch, first=0.005, last=0.3, blind=0.5) as poller:
+        with Poller(watch, first=0.005, last=0.3, blind=HELD_SECONDS) as poller:
             while True:
                 due = poller.wait(self.end)
                 poller.pause(self.end)
@@ -160,5 +162,8 @@ class _Wait:
                     return fired
                 # After a quiet time, look again at the next change.
                 opens_in = fired.opens_in
-                blind = None if opens_in is None else min(opens_in, SETTINGS_SECONDS)
-                poller.looked(new=due is not Due.CHANGE, blind=blind)
+                if opens_in is not None:
+                    # A limit of values refuses some, and time may bring others.
+                    most = SETTINGS_SECONDS if self.request.selection is None else HELD_SECONDS
+                    opens_in = min(opens_in, most)
+                poller.looked(new=due is not Due.CHANGE, blind=opens_in)

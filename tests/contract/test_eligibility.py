@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import update
 
 from ignis_source.offset import Offset
-from queue_core import Queue, Store
+from queue_core import Queue, Store, limit
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import segments, slices
 from queue_core.errors import BadOption, SchemaMismatch
@@ -89,6 +89,21 @@ def test_a_waiting_firing_gets_a_held_message_within_a_second_of_its_time(queue:
     assert numbers_of(firing.messages) == [1]
     late = firing.messages["_fired_at"][0].as_py() - due
     # A second, and what a busy machine takes.
+    assert timedelta(0) <= late < timedelta(seconds=10)
+
+
+def test_no_value_without_tokens_keeps_a_held_message_waiting(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("queue_core.waiting.fire.SETTINGS_SECONDS", 10 * PATIENCE)
+    queue = make_queue(store, schema=SCHEMA, limits=limit("who", per_second=0.001))
+    load(queue, 1, 2)
+    assert fired(queue) == [1]
+    due = now(queue) + timedelta(seconds=2)
+    load(queue, 3, who="b", _hold_until=due)
+    firing = queue.fire("all", timeout=PATIENCE)
+    assert numbers_of(firing.messages) == [3]
+    late = firing.messages["_fired_at"][0].as_py() - due
     assert timedelta(0) <= late < timedelta(seconds=10)
 
 
