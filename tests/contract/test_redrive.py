@@ -163,6 +163,17 @@ def test_a_target_that_cannot_take_them_is_refused(store, settings, error, text)
     assert store.view("jobs").num_rows == 0
 
 
+def test_a_subscription_is_refused_before_anything_is_moved_or_counted(store):
+    queue = with_sidelined(store, 2)
+    make_queue(store, "other", log="7 days")
+    store.subscribe("reader", to="other")
+    for move in (queue.shovel, queue.start_shovel, partial(queue.shovel, dry_run=True)):
+        with pytest.raises(BadOption, match="'reader' is a subscription"):
+            move(to="reader")
+    assert aside(queue) == [0, 1]
+    assert store.view("jobs").num_rows == 0
+
+
 def test_a_target_whose_settings_change_meanwhile_is_checked_again(store, monkeypatch):
     monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     monkeypatch.setattr("queue_core.verbs.operator.redriving.STEP_MESSAGES", 2)

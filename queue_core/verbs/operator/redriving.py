@@ -23,7 +23,7 @@ from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.rounds import still_there
 from queue_core.values.column_roles import expiring
 from queue_core.values.ids import IdSet
-from queue_core.values.model import Magazine, QueueInfo
+from queue_core.values.model import Magazine, QueueInfo, check_loads
 from queue_core.values.rows import Numbers
 from queue_core.values.schema import check_insertable
 from queue_core.values.settings import check_count, check_rate
@@ -70,6 +70,7 @@ class Redriving(NamedTuple):
         target, name = self.target, self.queue.name
         if target is None:
             return
+        check_loads(target)
         settings = target.settings
         if target.deactivated_at is not None:
             raise given_up_error(target.name, target.deactivated_at)
