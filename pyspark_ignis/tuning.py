@@ -137,7 +137,7 @@ def _link(place: Path, target: Path) -> None:
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 #: A line of a file of properties: ``name value``, ``name=value`` or ``name: value``.
-_PROPERTY = re.compile(r"^\s*(spark\.[^\s=:]+)[\s=:]+(.*?)\s*$", re.MULTILINE)
+_PROPERTY = re.compile(r"^\s*(spark\.[^\s=:]+)[ \t=:]+(.*?)\s*$", re.MULTILINE)
 
 
 def given_settings(

@@ -86,6 +86,15 @@ def test_a_variable_names_the_folder_of_the_file(tmp_path):
     assert found == {"spark.a": "1"}
 
 
+def test_a_setting_without_a_value_hides_none_of_the_next_line(tmp_path):
+    tmp_path.joinpath("mine.conf").write_text("spark.a=\nspark.b\nspark.c 1\n")
+    words = f"--properties-file {tmp_path}/mine.conf pyspark-shell"
+
+    found = given_settings({}, {"PYSPARK_SUBMIT_ARGS": words}, tmp_path)
+
+    assert found == {"spark.a": "", "spark.c": "1"}
+
+
 def test_a_file_can_be_an_argument(tmp_path):
     tmp_path.joinpath("mine.conf").write_text("spark.a 1\n")
     words = f"--properties-file {tmp_path}/mine.conf pyspark-shell"
