@@ -19,7 +19,7 @@ from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.values.ipc import unpack
-from queue_core.values.model import Batch, Consumer, QueueInfo, StagedOutput
+from queue_core.values.model import Batch, Consumer, QueueInfo, StagedOutput, check_loads
 from queue_core.values.outcomes import Settlement
 from queue_core.values.schema import conform
 
@@ -42,6 +42,7 @@ def find_output(options: SinkOptions) -> Target | None:
             f"output={options.output!r}: the rows of a handler cannot be loaded into a sideline; "
             f"write output={info.name!r}"
         )
+    check_loads(info)
     check_keeps(info, BEFORE_SETTLEMENT)
     specs = {info.name: StagingSpec.of(info)}
     return Target(storage=options.address.storage, specs=specs, store=store.storage.identity)

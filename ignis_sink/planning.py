@@ -21,7 +21,7 @@ from queue_core.segments.shard_hash import check_key
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.values import column_roles
 from queue_core.values.durations import LONGEST_SECONDS
-from queue_core.values.model import QueueInfo
+from queue_core.values.model import QueueInfo, check_loads
 from queue_core.values.names import nearest
 from queue_core.values.schema import METADATA, canonical, check_insertable, evolve
 from queue_core.values.settings import QueueSettings
@@ -120,6 +120,8 @@ def check_queue(info: QueueInfo, options: SinkOptions) -> None:
             f"queue={options.queue!r} is the sideline of queue {info.name!r}; messages are loaded "
             f"into main: write queue={info.name!r}"
         )
+    if info.name != options.template:
+        check_loads(info)
     if options.dedup or info.settings.dedup:
         check_keeps(info, "a write with dedup does not wait for", "remove dedup")
     for option in ("policy", "dedup"):

@@ -9,6 +9,7 @@ from sqlalchemy import select
 
 from ignis_sink.load import stage
 from ignis_sink.options import SinkOptions
+from ignis_sink.output import find_output
 from ignis_sink.planning import find_target
 from ignis_sink.publishing import in_turn, publish
 from queue_core import Store, limit
@@ -149,6 +150,19 @@ def test_a_sink_does_not_load_into_a_sideline(store):
     options = SinkOptions.of({**address, "queue": "orders_SIDELINE"})
     with pytest.raises(BadOption, match="is the sideline of queue 'orders'; messages are loaded"):
         find_target(options, from_arrow_schema(orders(0).schema))
+
+
+def test_neither_a_sink_nor_a_handler_loads_into_a_subscription(store):
+    """They are refused before the first batch, whose handler would be called in vain each time."""
+    make_queue(store, log="7 days")
+    store.subscribe("billing", to="orders")
+    address = {"catalog": store.address.catalog, "storage": store.address.storage}
+    loading = SinkOptions.of({**address, "queue": "billing"})
+    settling = SinkOptions.of({**address, "queue": "orders", "mode": "settle", "output": "billing"})
+    with pytest.raises(BadOption, match="'billing' is a subscription"):
+        find_target(loading, from_arrow_schema(orders(0).schema))
+    with pytest.raises(BadOption, match="'billing' is a subscription"):
+        find_output(settling)
 
 
 @pytest.mark.parametrize(
