@@ -12,17 +12,19 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import queue_changes
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.slices import logs
 from queue_core.catalog.transact import transact
 from queue_core.values.model import QueueInfo
 from queue_core.verbs.detach import detach_within
 
 
-def deactivate(catalog: Catalog, queue: QueueInfo, seconds: float | None = None) -> None:
-    """Retire a queue after the running loads, once; *seconds* is as in `transact`."""
+def deactivate(catalog: Catalog, queue: QueueInfo, task: str = "by_hand") -> None:
+    """Retire a queue after the running loads, once, and report what a log had for it as *task*."""
 
     def work(connection: Connection) -> None:
         if queue.log_of:
-            detach_within(connection, queue, "by_hand")
+            detach_within(connection, queue, task)
         queue_changes.deactivate(connection, queue)
 
+    seconds = None if task == "by_hand" else logs.WAIT_SECONDS
     transact(catalog, "deactivate", work, seconds=seconds)

@@ -140,6 +140,19 @@ def test_it_is_dropped_after_twice_its_time_and_its_name_is_free(store, settings
     make_queue(store).load(orders(1))
 
 
+def test_the_task_is_told_that_has_ended_a_subscription_before_its_log(store):
+    topic = make_queue(store, log="7 days")
+    reader = store.subscribe("billing", to="orders", queue_expiry=YEAR)
+    topic.load(orders(5))
+    age(store, YEAR)
+    retire(store.catalog, reader.info)
+
+    assert reader.refresh().info.deactivated_at is not None
+    (report,) = store.view("reports").to_pylist()
+    shown = [report[name] for name in ("task", "queue", "from", "to", "moved")]
+    assert shown == ["expire", "billing", "log", None, 5]
+
+
 def test_its_waiting_messages_are_reported_and_its_sideline_keeps_it(store):
     queue = make_filled(store, 5, queue_expiry=YEAR)
     queue.sideline(queue.fire(2))

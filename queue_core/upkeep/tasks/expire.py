@@ -16,7 +16,6 @@ from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
 from queue_core.catalog.queues import by_ids
-from queue_core.catalog.slices import logs
 from queue_core.errors import CatalogForbidden, NoSuchQueue
 from queue_core.upkeep.tasks.task import TaskContext
 from queue_core.values.model import QueueInfo
@@ -59,7 +58,7 @@ def retire(catalog: Catalog, queue: QueueInfo) -> None:
         # Another process may have dropped it since, or a transaction of a caller keeps it locked.
         with suppress(NoSuchQueue, dialect.StillLocked):
             if verb is deactivate:
-                deactivate(catalog, queue, logs.WAIT_SECONDS)
+                deactivate(catalog, queue, "expire")
             else:
                 drop(catalog, queue, "expire", keeps_sideline=True)
     except CatalogForbidden:
