@@ -287,8 +287,8 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
         """
         Leave the queues. A ``with`` statement calls this.
 
-        Messages that were pulled and not settled return to their places, as if they had not been
-        fired.
+        Messages that were pulled and not settled return to their places. Their firing
+        counts for the setting ``max_deliveries``.
 
         Raises:
             CatalogUnavailable: The catalog cannot be reached; the messages are swept later.
