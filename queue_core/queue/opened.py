@@ -149,7 +149,8 @@ class OpenedQueue:
                 raise
             except BaseException:
                 if ticket is not None:
-                    unread = Settlement(reloaded=IdSet.of_scan(plan.tasks))
+                    ids = IdSet.of_scan(plan.tasks)
+                    unread = Settlement(reloaded=ids, unhandled=ids)
                     settle(self.catalog, [self.info], unread, ticket)
                 raise
 

@@ -98,6 +98,16 @@ def test_a_spoiled_segment_is_named_and_the_rest_stays_readable(store, queue, ho
     audit(store)
 
 
+def test_what_is_beside_a_spoiled_segment_was_not_handed_out(store, queue):
+    queue.admin.change_settings(max_deliveries=1)
+    spoil(file_of(store, 1), "missing")
+    with pytest.raises(DamagedSegment, match="missing"):
+        queue.fire("all")
+    assert set(store.view("slices").column("deliveries").to_pylist()) == {0}
+    assert queue.sweep() == 0
+    assert numbers_of(queue.fire("all").messages) == [*range(1000), *range(2000, 3000)]
+
+
 def test_a_browser_still_sees_what_it_was_to_see_with_a_spoiled_segment(store, queue):
     spoil(file_of(store, 1), "missing")
     shown = []
