@@ -99,6 +99,7 @@ class Presence(Heartbeat):
         interested: Returns whether the consumer wants messages now; it may read the catalog.
         priority: The consumer's priority; None to precede all.
         claim: How it shares the queues; see `interests.claim_of`.
+        at_first: Whether it counts as interested until the first heartbeat.
         saw: Called after each heartbeat with the time at which it began, and what it has seen.
 
     Raises:
@@ -115,6 +116,7 @@ class Presence(Heartbeat):
         *,
         priority: int | None,
         claim: str,
+        at_first: bool = True,
         saw: Callable[[float, interests.Seen], object] = lambda *_: None,
     ) -> None:
         super().__init__(catalog, consumer, interests.BEAT_SECONDS)
@@ -122,7 +124,7 @@ class Presence(Heartbeat):
         self._saw = saw
         self._interested = interested
         self._register = lambda connection: interests.register(
-            connection, consumer, queue_ids, priority=priority, claim=claim
+            connection, consumer, queue_ids, priority=priority, claim=claim, interested=at_first
         )
         catalog.write(self._register)
         #: The lock of those who change its interest.

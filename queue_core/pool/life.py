@@ -122,6 +122,7 @@ class PoolLife:
             lambda _: config.precedes and self._is_interested(),
             priority=config.priority,
             claim=config.claim,
+            at_first=config.precedes,
             saw=self._saw,
         )
         ends.callback(self._presence.leave)

@@ -236,6 +236,7 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
             lambda _: config.precedes and any(each.desires_work for each in self._consumers),
             priority=config.priority,
             claim=config.claim,
+            at_first=config.precedes,
         )
         try:
             self._join(consumer)

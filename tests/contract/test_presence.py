@@ -3,6 +3,7 @@
 import pytest
 from sqlalchemy import select, update
 
+from queue_core import ConsumerPool, ConsumerTarget
 from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.holder_tables import interests as rows
 from queue_core.catalog.holders import interests
@@ -92,3 +93,11 @@ def test_who_was_forgotten_in_a_long_silence_registers_again(store, wanting):
         wanting.wants = wants
         wanting.presence.announce()
         assert ranked() == [(5, "shared", wants)]
+
+
+@pytest.mark.parametrize("how", [{"browse": True}, {"magazine": "sideline"}])
+@pytest.mark.parametrize("kind", [ConsumerPool, ConsumerTarget])
+def test_who_keeps_nobody_waiting_does_not_before_its_first_heartbeat_either(store, kind, how):
+    make_queue(store)
+    with kind(store, "orders", lambda *_: True, **how), store.catalog.read() as connection:
+        assert connection.scalars(select(rows.c.interested)).all() == [False]

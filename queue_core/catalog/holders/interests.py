@@ -76,9 +76,10 @@ def register(
     *,
     priority: int | None = None,
     claim: str = SHARED,
+    interested: bool = True,
 ) -> None:
     """
-    Register the interest of a consumer in some queues.
+    Register a consumer with some queues, and whether it is *interested* in messages at first.
 
     Raises `QueueTaken` if another consumer is exclusive, or if this one asks to be exclusive and
     another one is active.
@@ -106,7 +107,7 @@ def register(
     ).first()
     if taken is not None:
         raise _taken(taken.name, taken.by, taken.claim == EXCLUSIVE)
-    _add(connection, consumer, queue_ids, priority=priority, claim=claim, interested=True)
+    _add(connection, consumer, queue_ids, priority=priority, claim=claim, interested=interested)
 
 
 def show(connection: Connection, consumer: Consumer, queue_ids: Collection[int]) -> None:
