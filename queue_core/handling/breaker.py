@@ -12,6 +12,7 @@ from typing import Any
 from queue_core.errors import BadOption
 from queue_core.support.import_paths import imported, is_path, path_of
 from queue_core.values.durations import FORM, Duration, check_whole, in_seconds, is_number
+from queue_core.values.names import SIDELINE_SUFFIX
 
 #: The longest name of a breaker.
 LONGEST_NAME = 200
@@ -157,7 +158,8 @@ def check_name(name: object) -> None:
 
 def name_for(queues: Sequence[str]) -> str:
     """Return the name of the breaker of a handler of some queues, if the user gives none."""
-    names = ",".join(sorted(queues))
+    # Source and sink may name a queue and its sideline for the same messages.
+    names = ",".join(sorted(each.removesuffix(SIDELINE_SUFFIX) for each in queues))
     return names if len(names) <= LONGEST_NAME else hashlib.sha256(names.encode()).hexdigest()
 
 

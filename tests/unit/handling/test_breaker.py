@@ -3,7 +3,7 @@
 import pytest
 
 from queue_core.errors import BadOption
-from queue_core.handling.breaker import Breaker, text_of
+from queue_core.handling.breaker import Breaker, name_for, text_of
 
 
 def is_up():
@@ -67,3 +67,9 @@ def test_any_breaker_can_be_printed_and_only_some_can_be_sent():
     with pytest.raises(BadOption, match="has no import path"):
         text_of(local)
     assert text_of(Breaker(of=4)) == str(Breaker(of=4))
+
+
+def test_a_handler_of_a_sideline_has_the_breaker_of_its_queue():
+    """A sink may name the queue where its source names the sideline."""
+    assert name_for(["shop_SIDELINE", "orders_SIDELINE"]) == name_for(["orders", "shop"])
+    assert name_for(["orders", "shop"]) == "orders,shop"
