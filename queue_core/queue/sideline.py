@@ -33,7 +33,7 @@ class Sideline(Queue):
         self.opened.refuse("get_and_keep")
 
     def reset(self, *_: Any, **__: Any) -> NoReturn:
-        """Raise `BadOption`: messages of main are kept."""
+        """Raise `BadOption`: kept messages of both magazines are put back."""
         self.opened.refuse("reset")
 
     def sweep(self, *_: Any, **__: Any) -> NoReturn:

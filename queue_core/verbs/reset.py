@@ -1,9 +1,9 @@
 """Reset: put kept messages back, so that they are fired again.
 
-Changes: slices of main that keepers hold are loaded again at their old places, or all slices of a
-consumer that leaves. Guard: the slices are locked; only slices of this process's keeper and of dead
-keepers are reset, or those of a named keeper, which may live. A consumer that leaves is in its
-present epoch. Crash before the commit: the messages are still kept. Crash after it: they wait.
+Changes: slices that keepers hold are loaded again at their old places, or all slices of a consumer
+that leaves. Guard: the slices are locked; only slices of this process's keeper and of dead keepers
+are reset, or those of a named keeper, which may live. A consumer that leaves is in its present
+epoch. Crash before the commit: the messages are still kept. Crash after it: they wait.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def reset(
         kept = abandoned.of_keeper(_keeper(catalog, consumer))
     else:
         kept = abandoned.of_keepers(DEAD_AFTER_SECONDS, also=keeper)
-    return _reset(catalog, queue, (*in_magazines([Magazine.MAIN]), *kept))
+    return _reset(catalog, queue, (*in_magazines([*Magazine]), *kept))
 
 
 def put_back(catalog: Catalog, queue: QueueInfo, consumer: Consumer) -> int:

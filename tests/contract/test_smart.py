@@ -111,6 +111,17 @@ def test_messages_that_a_living_process_keeps_are_reset_by_its_name_alone(
         assert shown(line.fire(1).messages, "text") == ["packet 1"]
 
 
+def test_messages_that_are_kept_from_the_sideline_are_reset_too(store: Store) -> None:
+    line = make_queue(store, schema=DISPLAY, key="kind")
+    line.load([{"kind": "A", "text": "packet"}])
+    line.sideline(line.fire())
+    keeper = store.keeper.consumer()
+    for name in (None, keeper.name):
+        assert len(line.fire("all", magazine="sideline", consumer=keeper)) == 1
+        assert line.reset(consumer=name) == 1
+    assert shown(line.peek(magazine="sideline"), "text") == ["packet"]
+
+
 def test_an_expired_message_meets_nobody(store: Store) -> None:
     display = make_queue(
         store, schema=DISPLAY, key="kind", policy="drop_duplicates", message_expiry=3600
