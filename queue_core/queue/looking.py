@@ -88,7 +88,8 @@ class Looking:
         """
         given = settings if selector is None else {**settings, "selector": selector}
         own = self.opened
-        found = replay(own.catalog, own.info, to, since, until, given, dry_run=dry_run)
+        # By its present selector and expiry: others may have changed them.
+        found = replay(own.catalog, own.follow(), to, since, until, given, dry_run=dry_run)
         return found if isinstance(found, Extent) else self._of(found)
 
     @overload

@@ -117,6 +117,17 @@ def test_the_dry_run_of_a_replay_counts_what_has_expired(store):
     in_order(store)
 
 
+def test_a_replay_goes_by_what_others_have_set_meanwhile(store, topic, reader):
+    load(topic, 0, 10)
+    log_earlier(store, 7_200, "loaded_at")
+    others = {"selector": "number < 4", "message_expiry": 3_600}
+    store.queue("billing").admin.change_settings(**others)
+
+    assert reader.replay("again", dry_run=True)[::2] == (10, 10)
+    assert drained(reader.replay("again")) == list(range(4))
+    in_order(store)
+
+
 def test_an_empty_part_of_a_log_gives_nothing(store, topic):
     load(topic, 0, 10)
     now = datetime.now(UTC)
