@@ -83,8 +83,8 @@ def _view(store: StoreHandle, options: SourceOptions) -> pa.Table:
     from queue_core.watching import views
 
     assert options.view is not None
-    # The view of consumers shows the whole store, even if a queue is named.
-    names = options.queues[:1] if options.view == "consumers" else options.queues
+    # A view without the column shows the whole store, even if queues are named.
+    names = options.queues if "queue" in VIEWS[options.view].names else options.queues[:1]
     tables = [
         views.view(store.catalog, options.view, name, store.storage.uri)
         for name in names or (None,)

@@ -56,6 +56,8 @@ def test_the_views_show_a_store(rig):
     assert_rows(shards.selectExpr("sum(fired)", "sum(sidelined)"), (4, 1))
     slices = rig.view("slices", "red").groupBy("magazine", "state").sum("messages")
     assert_rows(slices, ("main", "fired", 3), ("main", "loaded", 2), ("sideline", "loaded", 1))
+    rig.store.admin.breaker("red").open()
+    assert_rows(rig.read(None, queues="red,blue", view="breakers").select("breaker"), "red")
     for queue in (None, "red"):
         found = rig.view("consumers", queue).select("consumer", "in_flight")
         assert_rows(found, ("clerk", 3))
