@@ -72,8 +72,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "queues",
         "Names of several queues with the same columns, separated by commas. Replaces `queue`. "
-        "When one of them is deactivated or dropped, the query goes on with the others; name it no "
-        "more when you start the query again.",
+        "When one of them is deactivated, dropped or detached from its log, the query goes on with "
+        "the others; name it no more when you start the query again.",
         words,
     ),
     Option(
@@ -127,7 +127,7 @@ OPTIONS: tuple[Option, ...] = (
         "orderBy",
         "Order in which messages are chosen for a micro-batch, such as `priority DESC, size`. "
         "Within the batch, the rows of a shard stay in load order. By default, the oldest messages "
-        "are chosen first.",
+        "are chosen first. Not with `ack=browse`.",
     ),
     Option(
         "order",
@@ -222,7 +222,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "heartbeatInterval",
         "Time between two heartbeats of a running query, 0.1 to 20 seconds. Heartbeats keep its "
-        "messages from being swept.",
+        "messages from being swept. With `priority`, `exclusive` or `singleActive`, ignis sends "
+        "them more often.",
         parse_seconds,
         10.0,
     ),

@@ -35,7 +35,7 @@ class BatchReport:
     seconds: float
     #: Messages that wait in the queues of the query.
     waiting: int | None
-    #: Seconds since the oldest message at the head of a shard was loaded; None: none waits.
+    #: Seconds since the oldest message at the head of a shard of main was loaded; None: none waits.
     oldest_age: float | None
     #: Messages of these queues that are in flight, at any consumer.
     in_flight: int | None

@@ -41,8 +41,8 @@ class QueueState:
     """The state of the query of one queue."""
 
     #: ``running``; ``paused``, by `QueueAdmin.pause` or a concurrency of 0; ``failed``, until the
-    #: next refresh; ``ended``, because its trigger ends; ``absent``: the store has no such queue;
-    #: ``deactivated``; or ``stopped`` with the manager.
+    #: manager restarts it; ``ended``, because its trigger ends; ``absent``: the store has no such
+    #: queue; ``deactivated``; or ``stopped`` with the manager.
     status: str
     #: The latest query; None if none was started.
     query: StreamingQuery | None = None

@@ -68,7 +68,8 @@ class QueueStats:
     published: int
     #: Messages that were finished, and therefore deleted.
     consumed: int
-    #: Moves to the sideline, of messages that failed or got stuck. Two failures count twice.
+    #: Moves to the sideline, of messages that failed, got stuck, were put off (`Later`) or were
+    #: moved by a person. Two failures count twice.
     sidelined: int
     #: Moves back to main.
     shovelled: int
@@ -82,8 +83,8 @@ class IgnisManager:
 
     It also runs the side tasks for all queues of the store, including queues of pools and of other
     queries. Of several managers, only the elected leader sweeps. At each refresh, the manager reads
-    the catalog: it starts queries for new queues, deactivates queues that are too old, stops the
-    queries of deactivated queues, and restarts failed queries, except those whose handler was
+    the catalog: it starts queries for new queues, deactivates or drops queues that are too old, stops
+    the queries of deactivated queues, and restarts failed queries, except those whose handler was
     refused. Running queries apply changed settings themselves. Source: IgnisMQ.
 
     Use it in a ``with`` statement, which starts and stops it. Threads can share it.

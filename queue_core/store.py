@@ -238,8 +238,8 @@ class Store(AbstractContextManager["Store"]):
 
         Args:
             name: The queue's name. ``{queue}_SIDELINE``, such as ``orders_SIDELINE``, opens the
-                sideline of the queue ``orders``: `Queue.fire`, `Queue.peek` and `Queue.browse` then
-                read the sideline. Source: IgnisMQ.
+                sideline of the queue ``orders``: `Queue.fire`, `Queue.peek`, `Queue.browse` and
+                `Queue.choose` then read the sideline. Source: IgnisMQ.
             message_type: The class of its messages, for `Queue.objects`: a dataclass or a pydantic
                 model, each of whose fields is a column of the queue. Source: IgnisMQ,
                 ``getMagazine(name, class)``.
@@ -293,6 +293,8 @@ class Store(AbstractContextManager["Store"]):
             SchemaMismatch: Rows do not fit the columns of their queue.
             QueueFull: A queue is full, and *timeout* is over; nothing was loaded.
             QueueDeactivated: One of the queues was deactivated.
+            Conflict: As in `Queue.load`.
+            DamagedSegment: As in `Queue.load`.
         """
         # Not at the top: commands wait for its imports.
         from queue_core.queue.loading import load_into_several
@@ -332,8 +334,8 @@ class Store(AbstractContextManager["Store"]):
         Args:
             name: A key of `VIEWS`, such as ``queues``, ``slices`` or ``sideline``.
             queue: Show only the rows of this queue. By default, those of all queues. Views without
-                a column ``queue`` ignore it, such as ``consumers``. ``failures`` and ``sideline``
-                take the name of the queue's sideline too.
+                a column ``queue`` ignore it, such as ``consumers``. ``failures``, ``sideline``
+                and ``traces`` take the name of the queue's sideline too.
 
         Returns:
             The rows, with the columns of ``VIEWS[name]``.

@@ -42,7 +42,7 @@ class Breaker:
         check: A function that is called instead of a probe, or its import path ``module:name``. It
             takes no argument, and returns True if the handler's calls would succeed now. In Spark,
             only functions with an import path can be used. By default, messages are the probes.
-        name: The breaker's name. By default, the names of its queues, joined by commas.
+        name: The breaker's name. By default, the sorted names of its queues, joined by commas.
 
     Raises:
         BadOption: An argument is out of range.

@@ -87,7 +87,9 @@ class TargetConsumer(QueueConsumer[Firing]):
             BadOption: *limit* is not a whole number of 1 or more, or the target was not started.
             ConsumerFenced: A target of the same name was started again elsewhere.
             QueueDeactivated: The queue was deactivated.
+            SubscriptionDetached: As in `Queue.fire`.
             QueueTaken: Another consumer has the queue to itself.
+            NoSuchQueue: The queue was dropped.
             DamagedSegment: Messages cannot be read. They are quarantined; pull again.
             Unavailable: The catalog or the storage cannot be reached. The target is woken again
                 within about a second.

@@ -176,7 +176,8 @@ class QueueAdmin:
             How many messages were removed.
 
         Raises:
-            BadOption: The queue is in use. Deactivate it first.
+            BadOption: The queue is in use, or has subscriptions or clones: deactivate it, and drop
+                them, first.
             NoSuchQueue: The queue was dropped before.
         """
         return drop(self._queue.catalog, self._queue.info)
@@ -276,7 +277,7 @@ class QueueAdmin:
 
         Raises:
             BadOption: The queue is not detached, the log is gone, or *start* cannot be understood.
-            NoSuchQueue: The queue was dropped.
+            NoSuchQueue: The queue was dropped, or *start* names none.
             QueueDeactivated: The subscription, or the queue whose log it reads, is deactivated.
         """
         queue = self._queue
@@ -307,6 +308,7 @@ class QueueAdmin:
             BadOption: The queue is no subscription, or *keep* is out of range.
             BadName: The name is not allowed.
             QueueExists: The subscription has a snapshot of that name.
+            QueueDeactivated: The queue whose log it reads is deactivated.
             NoSuchQueue: The queue was dropped.
         """
         seconds = check_seconds("keep", keep)
@@ -359,7 +361,7 @@ class QueueAdmin:
         Raises:
             BadOption: The queue is no subscription, is not paused, has messages in flight, or is a
                 replay or a clone; or there is no such place.
-            QueueDeactivated: The queue was deactivated.
+            QueueDeactivated: The subscription, or the queue whose log it reads, is deactivated.
             NoSuchQueue: The queue was dropped.
         """
         place = to if isinstance(to, str) else in_micros(to)

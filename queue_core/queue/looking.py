@@ -66,8 +66,8 @@ class Looking:
             since: Which messages it gets: those that the log got at a time with its time zone or
                 later, which is a little later than their ``_loaded_at``; by default, all that the
                 log still has. Of loads that compaction has merged, it is exact to the minute. Or,
-                as for `Store.subscribe`, the place of a subscription by its name: what it has
-                taken in from the log, whether it has handled it or not.
+                as for `Store.subscribe`, from the place of a subscription on, given by its name:
+                those that it has not taken in from the log, whatever it has handled.
             until: Only those that the log got before this time, or up to the place of a
                 subscription. By default, until now.
             selector: Only messages that meet this SQL condition.
@@ -102,9 +102,9 @@ class Looking:
         Create another queue with the messages that wait in this one, to try something out.
 
         It has those of main and of the sideline, with the same ids, and the settings of this queue
-        without those that concern loads. Nothing can be loaded into it, and its outcomes change
-        nothing here. No message is copied: it has the same segments, so this queue cannot be
-        dropped before it.
+        without ``late`` and those that concern loads. Nothing can be loaded into it, and its
+        outcomes change nothing here. No message is copied: it has the same segments, so this queue,
+        or the one whose log it reads, cannot be dropped before it.
 
         Args:
             to: The name of the new queue.
@@ -289,8 +289,8 @@ class Looking:
 
         Returns:
             One row per failure, with the columns of ``VIEWS["failures"]``: ``queue``, ``kind``,
-            ``reason`` and ``consumer`` (strings), ``message_id`` (int64), ``attempt`` (int32) and
-            ``failed_at`` (timestamp, UTC).
+            ``reason``, ``consumer`` and ``fingerprint`` (strings), ``message_id`` (int64),
+            ``attempt`` (int32) and ``failed_at`` (timestamp, UTC).
 
         Raises:
             NoSuchQueue: The queue was dropped.

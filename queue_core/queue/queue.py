@@ -387,6 +387,7 @@ class Queue(Looking, Settling):
         Raises:
             BadOption: An argument is out of range.
             QueueDeactivated: The queue was deactivated.
+            SubscriptionDetached: As in `fire`.
             QueueTaken: Another consumer has the queue to itself.
             NoSuchQueue: The queue was dropped.
             DamagedSegment: Messages cannot be read. They are quarantined; call again.
@@ -590,7 +591,8 @@ class Queue(Looking, Settling):
             dry_run: Whether to count the messages without moving them.
 
         Returns:
-            How many messages were moved; with *dry_run*, how many would be moved.
+            How many messages were moved; with *dry_run*, how many would be moved, if *limit* cuts
+            no slice.
 
         Raises:
             BadOption: An argument is out of range, or *consumer* is unknown to the store or alive.

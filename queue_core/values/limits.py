@@ -105,17 +105,17 @@ def limit(
     Args:
         column: The name of a column of strings, whole numbers or booleans: each of its values,
             null among them, has the limit. By default, the whole queue has it.
-        name: A name of 1 to 100 characters. All queues whose setting `limits` has a limit of this
-            name share one rate, and one number of messages in flight; it has the same values in
-            all of them. A limit of a column has none. By default, the queue shares it with none.
+        name: A name of 1 to 100 printable characters. All queues whose setting `limits` has one of
+            this name share one rate, and one number of messages in flight; it has the same values
+            in all of them. A limit of a column has none. By default, the queue shares it with none.
         in_flight: The most messages that all consumers together have in flight, 1 or more. By
             default, no limit.
         per_second: The most messages that are fired per second, on average: from one in a year,
             1 / 31,536,000, to a million. By default, no limit.
         window: For how long unused firings are kept, in seconds, or as a text such as ``"10s"`` or
-            a ``timedelta``: after a pause, the messages of one window may be fired at once. With a
-            query whose batches take longer than a second, set the longest time of a batch. By
-            default, 1.
+            a ``timedelta``, more than 0, up to a day: after a pause, the messages of one window may
+            be fired at once. With a query whose batches take longer than a second, set the longest
+            time of a batch. By default, 1.
 
     Returns:
         The limit.

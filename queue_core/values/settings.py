@@ -242,7 +242,8 @@ class QueueSettings:
         "`message_expiry`. none: the queue has no such age. The expiry task drops a deactivated "
         "queue later: twice `queue_expiry` after the deactivation, or twice `message_expiry` if "
         "`queue_expiry` is none. If both are none, it stays, and so it does while its sideline has "
-        "messages. Messages that are dropped with it are reported. Source: IgnisMQ.",
+        "messages, and while it has subscriptions or clones. Messages that are dropped with it are "
+        "reported. Source: IgnisMQ.",
     )
     compression: str | None = _setting(
         None,

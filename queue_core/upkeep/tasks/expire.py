@@ -3,7 +3,7 @@
 A queue is deactivated at the age of its setting `queue_expiry`. It is dropped twice that time after
 its deactivation, or twice its `message_expiry` if it has no `queue_expiry`. Without both, it stays,
 and keeps its name. It also stays while its sideline has messages, which only `sideline_expiry` or a
-person removes.
+person removes, and while subscriptions or clones have its messages.
 """
 
 from __future__ import annotations
