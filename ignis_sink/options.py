@@ -163,9 +163,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "policy",
         "With `mode=load`, the policy that decides about rows and queued messages with the same "
-        "key, such as `latest`. The queue needs a key, or one shard. By default, the queue's "
-        "setting `policy`; a queue that has one refuses another. A new queue gets it as its "
-        "setting.",
+        "key, such as `latest`. The queue needs a key, or one shard, and no log. By default, the "
+        "queue's setting `policy`; a queue that has one refuses another. A new queue gets it as "
+        "its setting.",
     ),
     Option(
         "dedup",

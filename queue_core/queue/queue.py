@@ -155,10 +155,10 @@ class Queue(Looking, Settling):
                 bounded queue with ``overflow="block"``, 0 or more. By default, wait until there is
                 room. Waiting loads are served in order. It also limits each wait for a lock of
                 another transaction, which is a minute by default, to half a second or more.
-            policy: The policy for this load, if the queue has no setting ``policy``, which all
-                loads go through: a text such as ``"latest"``, a policy value such as `Latest`, or
-                a function of a new and a queued message that returns a `Decision`. It decides about
-                new and queued messages of the same key.
+            policy: The policy for this load, if the queue has no log, and no setting ``policy``,
+                which all loads go through: a text such as ``"latest"``, a policy value such as
+                `Latest`, or a function of a new and a queued message that returns a `Decision`. It
+                decides about new and queued messages of the same key.
             ttl: Seconds, or a text such as ``"1h"`` or a ``timedelta``, until the messages expire,
                 from 0 to a hundred years. Applies to rows whose own expiry column is null. A queue
                 without such a column gets ``_expires_at``.
@@ -173,8 +173,8 @@ class Queue(Looking, Settling):
         Raises:
             SchemaMismatch: The rows do not fit the queue's columns, a row has a null key, or a
                 string is not valid UTF-8.
-            BadOption: An argument is out of range, the queue has another policy, or the buffer
-                belongs to another queue.
+            BadOption: An argument is out of range, the queue has another policy or a log, or the
+                buffer belongs to another queue.
             QueueFull: The queue was full, and no room became free within *timeout* seconds. Of a
                 rendezvous (``max_size=0``), messages that were fired by then stay loaded, and the
                 error says how many.
