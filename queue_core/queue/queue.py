@@ -246,6 +246,7 @@ class Queue(Looking, Settling):
         """
         Return a buffer; write its columns in place, then load it without a copy.
 
+        It has the columns that the queue had when it was opened: open it again for newer ones.
         Source: Herzner, FIFO queue with request and release.
 
         Args:
