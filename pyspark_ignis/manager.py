@@ -83,9 +83,9 @@ class IgnisManager:
 
     It also runs the side tasks for all queues of the store, including queues of pools and of other
     queries. Of several managers, only the elected leader sweeps. At each refresh, the manager reads
-    the catalog: it starts queries for new queues, deactivates or drops queues that are too old, stops
-    the queries of deactivated queues, and restarts failed queries, except those whose handler was
-    refused. Running queries apply changed settings themselves. Source: IgnisMQ.
+    the catalog: it starts queries for new queues, deactivates or drops queues that are too old,
+    stops the queries of deactivated queues, and restarts failed queries, except those whose handler
+    was refused. Running queries apply changed settings themselves. Source: IgnisMQ.
 
     Use it in a ``with`` statement, which starts and stops it. Threads can share it.
 
