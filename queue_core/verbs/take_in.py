@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import queues
+from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import amounts, intake, logs, shard_locks
 from queue_core.catalog.slices.changes import Changes
@@ -45,8 +45,13 @@ def take_in_for(catalog: Catalog, request: FireRequest, seconds: float | None = 
     *seconds*: the most for a wait for a lock; then raises `StillLocked`.
     """
     if request.must_take_in:
-        uri = request.terms.storage
-        take_in(catalog, uri, request.queue_ids, request, seconds=seconds)
+        of = (catalog, request.terms.storage, request.queue_ids, request)
+        try:
+            take_in(*of, seconds=seconds)
+        except dialect.StillLocked:
+            # As the firing, which passes over the shards that others keep.
+            take_in(*of, seconds=seconds, free=True)
+            raise
 
 
 def take_in(
@@ -57,6 +62,7 @@ def take_in(
     unread: Collection[int] = (),
     before: int | None = None,
     seconds: float | None = None,
+    free: bool = False,
 ) -> int:
     """
     Take in all messages that wait in logs for some queues, in rounds; return how many.
@@ -64,7 +70,8 @@ def take_in(
     *storage*: its URI, to evaluate selectors. With a *request* that takes any messages, those with
     a selector take in no more than that needs. *unread*: segments that cannot be read, all of whose
     messages are taken in. *before*: only messages that were loaded before a time. Raises
-    `DamagedSegment` for others, and `StillLocked` as `take_in_for` does.
+    `DamagedSegment` for others, and `StillLocked` as `take_in_for` does. *free*: only in the shards
+    that nobody else keeps.
     """
     with catalog.read() as connection:
         if not amounts.anything_logged(connection, queue_ids):
@@ -74,19 +81,22 @@ def take_in(
     rounds = Rounds(catalog, "take_in", noted=False, seconds=seconds)
     plain = [queue.id for queue in found if queue.settings.selector is None]
     if plain:
-        rounds.repeat(partial(_take_in, queue_ids=plain, before=before))
+        rounds.repeat(partial(_take_in, queue_ids=plain, before=before, free=free))
     for queue in found:
         if queue.id not in plain:
             of_queue = request and replace(request, queue_ids=(queue.id,))
             while decided := decide(catalog, storage, queue.id, of_queue, unread, before):
                 # It is decided again by the new selector.
                 with suppress(queues.SettingsChanged):
-                    rounds.step(partial(_enter, decided=decided))
+                    if not rounds.step(partial(_enter, decided=decided, free=free)) and free:
+                        break
     return rounds.done
 
 
-def _take_in(connection: Connection, queue_ids: Collection[int], before: int | None) -> int:
-    backlog = shard_locks.lock(connection, queue_ids)
+def _take_in(
+    connection: Connection, queue_ids: Collection[int], before: int | None, *, free: bool
+) -> int:
+    backlog = (shard_locks.lock_free if free else shard_locks.lock)(connection, queue_ids)
     behind = _behind(connection, backlog, before)
     most = max(ROUND_SLICES // max(len(behind), 1), 1)
     changes, taken = Changes([]), 0
@@ -170,11 +180,11 @@ def _is_enough(connection: Connection, request: FireRequest) -> bool:
     return amounts.count_upto(connection, where, given, most).messages >= most
 
 
-def _enter(connection: Connection, decided: _Decided) -> int:
-    backlog = shard_locks.lock(connection, [decided.queue.id])
+def _enter(connection: Connection, decided: _Decided, *, free: bool) -> int:
+    backlog = (shard_locks.lock_free if free else shard_locks.lock)(connection, [decided.queue.id])
     queues.hold_settings(connection, decided.queue)
     changes, taken = Changes([]), 0
-    # A queue that was dropped since has no shards.
+    # Others keep its shards, or it was dropped since.
     wanted = {key: count for key, count in decided.wanted.items() if key in backlog}
     found = intake.behind(connection, backlog, wanted, decided.most)
     for key, pieces in found.items():

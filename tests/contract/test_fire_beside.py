@@ -78,6 +78,30 @@ def test_a_subscription_that_cannot_take_in_its_log_gives_nothing_for_now(store,
     assert numbers_of(reader.fire("all").messages) == [0, 1, 2]
 
 
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        ({"selector": "number >= 0"}, {}),
+        ({"message_expiry": 3_600}, {}),
+        ({}, {"order_by": "number"}),
+    ],
+)
+def test_a_subscription_takes_in_what_no_transaction_keeps(store, caller, settings, wanted):
+    topic = make_queue(store, shards=2, key="number", log="7 days")
+    reader = store.subscribe("billing", to="orders", **settings)
+    topic.load(orders(40))
+    first = f"queue_id = {reader.info.id} AND magazine = {int(Magazine.MAIN)} AND shard = 0"
+    with caller.connected() as connection:
+        caller.run(connection, LOCK.format("shard_locks", first))
+        start = time.monotonic()
+        free = numbers_of(reader.fire("all", **wanted).messages)
+        assert 0 < len(free) < 40
+        assert time.monotonic() - start < SOON
+        connection.rollback()
+    left = numbers_of(reader.fire("all", **wanted).messages)
+    assert sorted(free + left) == list(range(40))
+
+
 @pytest.mark.parametrize("work", ["trim", "compact"])
 def test_no_subscription_waits_for_another_one_since_their_log_is_worked_on(store, caller, work):
     topic = make_queue(store, log="0s")
