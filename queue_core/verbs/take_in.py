@@ -70,18 +70,21 @@ def take_in(
     *storage*: its URI, to evaluate selectors. With a *request* that takes any messages, those with
     a selector take in no more than that needs. *unread*: segments that cannot be read, all of whose
     messages are taken in. *before*: only messages that were loaded before a time. Raises
-    `DamagedSegment` for others, and `StillLocked` as `take_in_for` does. *free*: only in the shards
-    that nobody else keeps.
+    `DamagedSegment` for others, and `StillLocked` as `take_in_for` does. *free*: from free shards.
     """
-    with catalog.read() as connection:
-        if not amounts.anything_logged(connection, queue_ids):
-            return 0
-        found = queues.by_ids(connection, queue_ids)
     # They change their place, and not their fate.
     rounds = Rounds(catalog, "take_in", noted=False, seconds=seconds)
-    plain = [queue.id for queue in found if queue.settings.selector is None]
-    if plain:
-        rounds.repeat(partial(_take_in, queue_ids=plain, before=before, free=free))
+    while True:
+        with catalog.read() as connection:
+            if not amounts.anything_logged(connection, queue_ids):
+                return rounds.done
+            found = queues.by_ids(connection, queue_ids)
+        plain = {queue.id: queue for queue in found if queue.settings.selector is None}
+        # One of them may get a selector meanwhile.
+        with suppress(queues.SettingsChanged):
+            if plain:
+                rounds.repeat(partial(_take_in, some=plain, before=before, free=free))
+            break
     for queue in found:
         if queue.id not in plain:
             of_queue = request and replace(request, queue_ids=(queue.id,))
@@ -94,10 +97,12 @@ def take_in(
 
 
 def _take_in(
-    connection: Connection, queue_ids: Collection[int], before: int | None, *, free: bool
+    connection: Connection, some: Mapping[int, QueueInfo], before: int | None, *, free: bool
 ) -> int:
-    backlog = (shard_locks.lock_free if free else shard_locks.lock)(connection, queue_ids)
+    backlog = (shard_locks.lock_free if free else shard_locks.lock)(connection, [*some])
     behind = _behind(connection, backlog, before)
+    for queue_id in sorted({key[0] for key in behind}):
+        queues.hold_settings(connection, some[queue_id])
     most = max(ROUND_SLICES // max(len(behind), 1), 1)
     changes, taken = Changes([]), 0
     for pieces in intake.behind(connection, backlog, behind, most).values():

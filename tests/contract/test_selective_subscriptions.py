@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from queue_core import Retry, Store
+from queue_core.catalog.transact import Rounds
 from queue_core.errors import BadOption, BadSelector, DamagedSegment, NoSuchQueue
 from queue_core.support import faults
 from queue_core.verbs import take_in
@@ -172,6 +173,23 @@ def test_a_change_during_an_intake_decides_it_again(store, topic, monkeypatch):
 
     monkeypatch.setattr(take_in, "decide", after_a_change)
     assert drained(reader) == [1, 3, 5, 7, 9]
+    in_order(store)
+
+
+def test_a_selector_that_comes_during_an_intake_chooses_the_rest(store, topic, monkeypatch):
+    monkeypatch.setattr(take_in, "ROUND_SLICES", 2)
+    reader = store.subscribe("reader", to="orders")
+    load_singly(topic, 10)
+    step, changed = Rounds.step, []
+
+    def then_a_change(self, work):
+        taken = step(self, work)
+        if not changed:
+            changed.append(reader.admin.change_settings(selector=ODD))
+        return taken
+
+    monkeypatch.setattr(Rounds, "step", then_a_change)
+    assert numbers_of(reader.browse()) == [0, 1, 3, 5, 7, 9]
     in_order(store)
 
 
