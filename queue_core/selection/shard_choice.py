@@ -28,7 +28,7 @@ from queue_core.catalog.slices.shard_locks import Backlog, place_in_turn
 from queue_core.catalog.slices.slices import ShardKey
 from queue_core.selection.request import FireRequest
 from queue_core.values.model import Magazine
-from queue_core.values.plan import in_turn, passed_over
+from queue_core.values.plan import in_turn
 
 #: How to lock shards: ``"skip"`` locks free ones, ``"some"`` waits for those that a firing needs,
 #: ``"wait"`` waits for all. None locks no shard.
@@ -118,6 +118,7 @@ def choose_shards(
     later = sorted(waiting, key=lambda key: (place_in_turn(key) < first, place_in_turn(key)))
     free = {key: seen[key] for key in later}
     locked = shard_locks.lock_these(connection, free, most=len(wanted))
-    if passed_over([*map(place_in_turn, wanted)], {*map(place_in_turn, locked)}):
+    # In the place of one that others have comes a later one, or none.
+    if set(wanted) - locked.keys():
         contention.note(where)
     return locked, waited

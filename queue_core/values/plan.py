@@ -106,20 +106,6 @@ def in_turn(
     return names[: max(enough, ceil(limit / of_each))]
 
 
-def passed_over(wanted: Sequence[Ordered], got: Collection[Ordered]) -> bool:
-    """
-    Return whether some names *wanted* in rotating order are missing because others have them.
-
-    New names may have come in between, and are then in the place of the last ones.
-    """
-    missing = next((name for name in wanted if name not in got), None)
-    if missing is None:
-        return False
-    start = wanted[0]
-    last = max(((name < start, name) for name in got), default=(False, start))
-    return len(got) < len(wanted) or (missing < start, missing) < last
-
-
 def having(slices: Iterable[Slice], rows: IdSet) -> list[Taken]:
     """Return those slices that have some of the rows, which are given as ids; each with its own."""
     taken = ((piece, piece.rows & rows.rows(piece.segment_id)) for piece in slices)

@@ -109,23 +109,6 @@ def test_whose_turn_it_is_has_enough_and_no_more_than_needed(available, limit, t
         assert all(part <= of_each for part in parts.values()) or len(some) == len(wealth)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "got", "passed_over"),
-    [
-        ([3, 4, 1], [1, 3, 4], False),
-        ([3, 4, 1], [3, 4], True),
-        ([3, 4, 1], [], True),
-        ([3, 4, 1], [3, 1, 2], True),
-        # 0 is new, and goes before 1.
-        ([3, 4, 1], [3, 4, 0], False),
-        ([3, 5, 1], [3, 4, 5], False),
-        ([3, 5, 1], [3, 4, 1], True),
-    ],
-)
-def test_who_is_missing_was_passed_over_unless_a_new_one_came_first(wanted, got, passed_over):
-    assert plan.passed_over(wanted, got) == passed_over
-
-
 def test_turns_rotate_through_all_names():
     available = dict.fromkeys(range(5), 100)
 
