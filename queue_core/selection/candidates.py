@@ -23,7 +23,6 @@ from queue_core.catalog.external_transactions import CallersCatalog
 from queue_core.catalog.slices import id_map, shard_locks
 from queue_core.catalog.slices.conditions import IN_FLIGHT, eligible, in_shard, next_in
 from queue_core.catalog.slices.slices import ShardKey, fetch
-from queue_core.catalog.slices.suspects import lost_among
 from queue_core.selection.acquire import by_shard
 from queue_core.selection.best_scan import PAGE, ByColumns, ByRank, find_first, first_of
 from queue_core.selection.fifo_scan import STEP_ROWS, ScanConditions, ShardScan
@@ -34,6 +33,7 @@ from queue_core.selection.quotas import bytes_of_queues, cut_by_horizon, shares_
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.scan import BYTES, ID, SliceScan, row_sizes
 from queue_core.selection.selection import QueueRules, Selection
+from queue_core.selection.suspects import of_all
 from queue_core.values.ids import IdSet
 from queue_core.values.limits import MANY
 from queue_core.values.model import Slice
@@ -318,7 +318,7 @@ class _CandidateSearch:
         """Return the known groups of a shard; None if the queue has none, or a part is scanned."""
         if rules.group is None or self._request.within is not None:
             return None
-        shard = (self._scan.created[key[0]], key, rules.group, self._request.rules)
+        shard = (self._scan.created[key[0]], key, rules.group, self._request_of(rules).rules)
         behind = partial(self._pages, rules, key)
         released = self._backlog[key].released
         return KnownGroups(shard, released, behind, keeps=self._is_lasting)
@@ -359,13 +359,11 @@ class _CandidateSearch:
         return {key: found.get(key, []) for key in keys}
 
     def _request_of(self, rules: QueueRules) -> FireRequest:
-        request, among = self._request, self._selection.lost_among
-        if rules.group is not None:
-            # A message after the horizon may be the head of a group, and hold back the others.
-            return replace(request, horizon=None)
-        # Beside a queue with groups, whose search looks at all messages.
-        of_lost = () if among is None else lost_among(among)
-        return replace(request, rules=(*request.rules, *of_lost))
+        if rules.group is None:
+            return self._request
+        # Messages after the horizon, and suspects or others beside those that are wanted, may be
+        # the heads of groups, and hold back the others.
+        return replace(of_all(self._request), horizon=None)
 
 
 _NO_IDS: Numbers = np.empty(0, dtype=np.int64)

@@ -32,19 +32,10 @@ class SuspectPart:
     """A part of a firing: either suspects that were lost together, or other messages."""
 
     request: FireRequest
-    #: What to search with, if it is not the request itself.
-    wider: FireRequest | None = None
     #: Whether they are suspects.
     is_trial: bool = False
     #: Whether the consumer must settle what it holds first.
     waits: bool = False
-
-    def searching(self, allowed: FireRequest) -> FireRequest:
-        """Return the request that finds candidates; *allowed* is what limits have left."""
-        if self.wider is None:
-            return allowed
-        ids, most = allowed.queue_ids, allowed.max_messages
-        return replace(self.wider, queue_ids=ids, max_messages=most)
 
 
 class Offer(NamedTuple):
@@ -78,7 +69,8 @@ def parts(
     if request.magazine is not Magazine.MAIN:
         return [SuspectPart(request)]
     if not found:
-        return [_rest(request)]
+        # A consumer may be lost between the search and the firing.
+        return [SuspectPart(_among(request, 0))]
     busy = False
     if isinstance(consumer, HandlingConsumer):
         # What a later life holds would make this one wait.
@@ -95,36 +87,30 @@ def parts(
     return [
         part
         for each in asked
-        for part in (*(_trial(each, among, busy) for among in sizes), _rest(each))
+        for part in (*(_trial(each, among, busy) for among in sizes), SuspectPart(_among(each, 0)))
     ]
-
-
-def _rest(request: FireRequest) -> SuspectPart:
-    """Return the firing of messages that are no suspects."""
-    # A consumer may be lost between the search and the firing.
-    others = replace(request, rules=(*request.rules, *suspects.UNSUSPECTED))
-    return SuspectPart(others, wider=_among_all(request, 0))
 
 
 def _trial(request: FireRequest, among: int, busy: bool) -> SuspectPart:
     """Return the firing of suspects that were lost among so many: of half of them at most."""
     half = max(among // 2, 1)
     most = half if request.max_messages is None else min(request.max_messages, half)
-    rules = (*request.rules, *suspects.lost_among(among))
     # What a log still has was never lost.
     terms = replace(request.terms, logged=False)
-    trial = replace(request, rules=rules, terms=terms, max_messages=most)
-    return SuspectPart(trial, wider=_among_all(request, among), is_trial=True, waits=busy)
+    trial = replace(_among(request, among), terms=terms, max_messages=most)
+    return SuspectPart(trial, is_trial=True, waits=busy)
 
 
-def _among_all(request: FireRequest, among: int) -> FireRequest | None:
-    """
-    Return the request that finds messages that were lost among so many, 0 for the others.
+def _among(request: FireRequest, count: int) -> FireRequest:
+    """Return the request for messages that were lost among so many; 0: that are no suspects."""
+    rules, selection = (*request.rules, *suspects.lost_among(count)), request.selection
+    if selection is not None:
+        selection = replace(selection, lost_among=count)
+    return replace(request, rules=rules, selection=selection)
 
-    In queues with groups, it looks at all messages, since others may be the heads of their groups,
-    and then hold these back. None: the conditions on slices suffice.
-    """
-    selection = request.selection
-    if selection is None or not any(rules.group for rules in selection.rules.values()):
-        return None
-    return replace(request, selection=replace(selection, lost_among=among))
+
+def of_all(request: FireRequest) -> FireRequest:
+    """Return the request of a part without its condition on suspects, which is the last rule."""
+    if request.selection is None or request.selection.lost_among is None:
+        return request
+    return replace(request, rules=request.rules[:-1])

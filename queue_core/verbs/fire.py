@@ -138,7 +138,7 @@ class _Firing:
 
     def stalled(self, part: SuspectPart) -> Fired:
         """Say whether there is a message for a part that must wait."""
-        candidates = _candidates(self.catalog, part.searching(part.request))
+        candidates = _candidates(self.catalog, part.request)
         if candidates is None or len(candidates.ids):
             return Fired(stalled=True, suspects=part.is_trial)
         return Fired(refused=candidates.refused)
@@ -156,7 +156,7 @@ class _Firing:
                 if within is None:
                     return Fired(refused=refused)
                 allowed = within
-            candidates = _candidates(self.catalog, part.searching(allowed))
+            candidates = _candidates(self.catalog, allowed)
             if candidates is not None and not len(candidates.ids):
                 return Fired(refused=candidates.refused or refused)
             fired = self._attempted(request, partial(self._checked, allowed, candidates))

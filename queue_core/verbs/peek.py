@@ -24,7 +24,7 @@ def peek(catalog: Catalog, storage_uri: str, queue: QueueInfo, request: FireRequ
         there_are = found is not None and found.suspects
         parts = suspects.parts(connection, None, request, found=there_are)
     for part in parts:
-        candidates = find_candidates(catalog, part.searching(part.request))
+        candidates = find_candidates(catalog, part.request)
         with catalog.read() as connection:
             taken = acquire(connection, part.request, None, candidates).taken
             if taken or part is parts[-1]:

@@ -138,15 +138,15 @@ OF_SEVERAL = (
     _of(
         "others overtake a suspect of their group",
         "queue_core/selection/suspects",
-        "for among in sizes), _rest(each))",
-        "for among in sizes), replace(_rest(each), wider=None))",
+        "SuspectPart(_among(each, 0)))",
+        "SuspectPart(replace(_among(each, 0), selection=each.selection)))",
         "lose",
     ),
     _of(
         "others overtake a message of their group that was lost meanwhile",
         "queue_core/selection/suspects",
-        "    if not found:\n        return [_rest(request)]",
-        "    if not found:\n        return [replace(_rest(request), wider=None)]",
+        "return [SuspectPart(_among(request, 0))]",
+        "return [SuspectPart(replace(_among(request, 0), selection=request.selection))]",
         "lose",
     ),
     _of(

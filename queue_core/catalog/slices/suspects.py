@@ -29,8 +29,6 @@ from queue_core.values.model import Magazine
 
 # As the index has it.
 _IS_SUSPECT = slices.c.lost_among > literal_column("0")
-#: The condition of slices that are no suspects.
-UNSUSPECTED: Rules = (slices.c.lost_among == 0,)
 
 _HOLDER = bindparam("holder", type_=slices.c.consumer_id.type)
 _ACKNOWLEDGED = select(consumers.c.acknowledged).where(consumers.c.id == _HOLDER)
@@ -45,7 +43,7 @@ _MOST_HELD = select(func.max(slices.c.lost_among)).where(*_HELD)
 
 @lru_cache(maxsize=64)
 def lost_among(count: int) -> Rules:
-    """Return the condition of suspects that were lost among so many messages."""
+    """Return the condition of messages that were lost among so many; 0: that are no suspects."""
     return (slices.c.lost_among == count,)
 
 
