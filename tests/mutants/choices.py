@@ -362,7 +362,7 @@ OF_CHOICES = (
     _of(
         "a message loaded meanwhile is not met",
         "queue_core/waiting/smart/validate",
-        "        if pointers != read_set.pointers:\n",
+        "        if pointers != queued.pointers:\n",
         "        if False:\n",
         "smart_races",
     ),

@@ -44,7 +44,7 @@ from queue_core.waiting.smart.decide import LoadPlan, LoadPolicy, columns_read, 
 from queue_core.waiting.smart.incoming import Incoming, IncomingRows, IncomingSegments
 from queue_core.waiting.smart.rewrite import Rewritten, rewrite
 from queue_core.waiting.smart.snapshot import QueuedMessages, take_snapshot
-from queue_core.waiting.smart.validate import ReadSet, StaleSnapshot, validate
+from queue_core.waiting.smart.validate import StaleSnapshot, rows_read, validate
 
 #: How often a load is decided before the shards are locked.
 TRIES = 4
@@ -59,7 +59,8 @@ class PreparedLoad:
     queued: QueuedMessages | None
     #: What was known of the messages; None without de-duplication.
     known: dedup.KnownKeys | None
-    read_set: ReadSet
+    #: The rows of the queued messages on which the plan depends, by state.
+    rows_read: dict[State, IdSet]
     #: The segments of the new messages.
     staged: tuple[Staged, ...]
     #: The segments of queued messages with new values.
@@ -185,7 +186,9 @@ class SmartLoad:
     def _load(self, connection: Connection, waiter: int | None, overflow: str | None) -> list[int]:
         """Validate the decision and carry it out; raises `StaleSnapshot` before any change."""
         queue, prepared = self._queue, self.prepared
-        locked = validate(connection, queue, self._shards, prepared.read_set, prepared.known)
+        locked = validate(
+            connection, queue, self._shards, prepared.queued, prepared.rows_read, prepared.known
+        )
         if not prepared.staged:
             # Where nothing is loaded, no load notices that others decide by now.
             queues.hold_settings(connection, queue)
@@ -252,7 +255,7 @@ class SmartLoad:
             plan=plan,
             queued=queued,
             known=known,
-            read_set=ReadSet.of(queued, plan.result),
+            rows_read=rows_read(queued, plan.result),
             staged=tuple(staged),
             rewritten=tuple(rewritten),
         )

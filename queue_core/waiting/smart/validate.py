@@ -7,7 +7,6 @@ shards, the slices of the read messages, the queue, and the load pointers, in th
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
@@ -16,7 +15,7 @@ from queue_core.catalog.records import dedup
 from queue_core.catalog.records.dedup import KnownKeys
 from queue_core.catalog.slices import shard_locks
 from queue_core.catalog.slices.conditions import in_queue, in_shards, in_state, of_segments
-from queue_core.catalog.slices.slices import ShardKey, fetch
+from queue_core.catalog.slices.slices import fetch
 from queue_core.policies.inputs import PolicyResult
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine, QueueInfo, Slice, State
@@ -28,52 +27,40 @@ class StaleSnapshot(Exception):
     """A decision no longer holds, because its read set has changed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadSet:
-    """The facts on which a decision depends."""
-
-    #: The rows of the queued messages by their state, as ids.
-    messages: Mapping[State, IdSet]
-    #: The load pointers of the shards: they move with each load. None: no policy.
-    pointers: Mapping[ShardKey, int] | None
-
-    @staticmethod
-    def of(queued: QueuedMessages | None, result: PolicyResult) -> ReadSet:
-        """Return the facts on which a policy's result depends."""
-        messages: dict[State, IdSet] = {}
-        if queued is not None and len(depends_on := result.depends_on):
-            retrieved = queued.retrieved[depends_on]
-            messages = {
-                State.LOADED: queued.rows_of(depends_on[~retrieved]),
-                State.FIRED: queued.rows_of(depends_on[retrieved]),
-            }
-        return ReadSet(
-            messages=messages,
-            pointers=None if queued is None else queued.pointers,
-        )
+def rows_read(queued: QueuedMessages | None, result: PolicyResult) -> dict[State, IdSet]:
+    """Return the rows of the queued messages on which a policy's result depends, by state."""
+    if queued is None or not len(depends_on := result.depends_on):
+        return {}
+    retrieved = queued.retrieved[depends_on]
+    return {
+        State.LOADED: queued.rows_of(depends_on[~retrieved]),
+        State.FIRED: queued.rows_of(depends_on[retrieved]),
+    }
 
 
 def validate(
     connection: Connection,
     queue: QueueInfo,
     shards: Collection[int],
-    read_set: ReadSet,
+    queued: QueuedMessages | None,
+    messages: Mapping[State, IdSet],
     known: KnownKeys | None,
 ) -> list[Slice]:
     """
-    Lock a read set, and add the new keys; return the slices with its messages.
+    Lock a read set, and add the new keys; return the slices with its *messages*.
 
-    Raises `StaleSnapshot` if anything has changed, and `QueueDeactivated`.
+    The load pointers of the shards, which move with each load, must be those of *queued*. Raises
+    `StaleSnapshot` if anything has changed, and `QueueDeactivated`.
     """
     locked: list[Slice] = []
-    if read_set.messages:
+    if messages:
         # Firings would skip locked slices, so they must not fire from these shards.
         shard_locks.lock(connection, [queue.id], shard_numbers=shards)
-        locked = _lock_messages(connection, queue, shards, read_set.messages)
+        locked = _lock_messages(connection, queue, shards, messages)
     queues.hold(connection, queue, alone=known is not None)
-    if read_set.pointers is not None:
+    if queued is not None:
         pointers = shard_locks.load_pointers(connection, queue.id, shards, lock=True)
-        if pointers != read_set.pointers:
+        if pointers != queued.pointers:
             raise StaleSnapshot
     if known is not None and not dedup.add(connection, queue.id, known):
         raise StaleSnapshot
