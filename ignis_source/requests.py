@@ -11,8 +11,7 @@ from ignis_source.queue_refresh import Queues, open_queues, with_columns_of
 from queue_core.catalog import queues as catalog_queues
 from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.catalog.slices.shard_locks import Horizon
-from queue_core.selection.demand import Demand
-from queue_core.selection.request import FireRequest
+from queue_core.selection.request import Demand, FireRequest
 from queue_core.selection.selection import Selection
 from queue_core.values.column_roles import holding
 from queue_core.values.model import QueueInfo

@@ -23,7 +23,7 @@ from queue_core.pool.prefetch import Prefetch
 from queue_core.pool.source import Columns, MessageSource
 from queue_core.queue import Queue
 from queue_core.segments.reader import read_table
-from queue_core.selection.demand import Demand
+from queue_core.selection.request import Demand
 from queue_core.support.coalescing import Coalescer
 from queue_core.values.model import Consumer, Ticket
 from queue_core.values.outcomes import Settlement

@@ -12,7 +12,7 @@ from queue_core.handling.contract import Contract
 from queue_core.pool.output import check_output
 from queue_core.pool.pressure import Pressure
 from queue_core.queue import Queue
-from queue_core.selection.demand import Demand
+from queue_core.selection.request import Demand
 from queue_core.upkeep.tasks.registry import TASKS, check_tasks
 from queue_core.values.durations import check_whole
 from queue_core.values.model import BY_SHARD, GLOBAL, Magazine

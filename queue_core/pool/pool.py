@@ -18,7 +18,7 @@ from queue_core.pool.pressure import Pressure
 from queue_core.pool.signals import asked_to_end
 from queue_core.pool.timings import STOP_SECONDS
 from queue_core.pool.worker import working_for
-from queue_core.selection.demand import Demand
+from queue_core.selection.request import Demand
 from queue_core.selection.selection import AnySelector
 from queue_core.store import Store
 from queue_core.support.interruption import shielded

@@ -30,7 +30,7 @@ from queue_core.pool.output import PoolOutcomes, PoolOutput, Settled, settle_row
 from queue_core.pool.prefetch import MAX_FACTOR, Prefetch
 from queue_core.pool.timings import STALL_SECONDS
 from queue_core.queue import Queue
-from queue_core.selection.demand import Demand
+from queue_core.selection.request import Demand
 from queue_core.support.coalescing import Coalescer
 from queue_core.values.histogram import Measured
 from queue_core.values.ids import IdSet

@@ -29,7 +29,7 @@ from queue_core.pool.pressure import Pressure
 from queue_core.pool.ready_set import ReadySet
 from queue_core.pool.timings import STALL_SECONDS
 from queue_core.queue import Queue
-from queue_core.selection.demand import Demand
+from queue_core.selection.request import Demand
 from queue_core.selection.selection import AnySelector
 from queue_core.store import Store
 from queue_core.support.interruption import shielded

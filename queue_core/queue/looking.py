@@ -11,7 +11,7 @@ import pyarrow as pa
 from queue_core.catalog.records.acts import acting, by_hand
 from queue_core.queue.creating import clone, replay
 from queue_core.queue.opened import OpenedQueue
-from queue_core.selection.demand import Demand
+from queue_core.selection.request import Demand
 from queue_core.selection.selection import condition_of
 from queue_core.support.interruption import shielded
 from queue_core.values.model import BY_SHARD, Extent, Magazine, QueueInfo

@@ -16,8 +16,7 @@ from queue_core.errors import BadOption, CatalogUnavailable, StorageUnavailable
 from queue_core.segments.distributor import Distributor
 from queue_core.segments.reader import read_table
 from queue_core.segments.storage import Storage
-from queue_core.selection.demand import Demand
-from queue_core.selection.request import FireRequest, Reading
+from queue_core.selection.request import Demand, FireRequest, Reading
 from queue_core.selection.selection import Selection
 from queue_core.values.ids import IdSet
 from queue_core.values.limits import Limit

@@ -21,8 +21,7 @@ from queue_core.queue.opened import OpenedQueue, checked_consumer
 from queue_core.queue.settling import Settling
 from queue_core.queue.within import QueueInTransaction
 from queue_core.segments.buffers import DEFAULT_BUFFERS, Buffer, BufferPool
-from queue_core.selection.demand import Demand
-from queue_core.selection.request import Count, most_messages
+from queue_core.selection.request import Count, Demand, most_messages
 from queue_core.selection.rounds import whole_slices
 from queue_core.support.interruption import shielded
 from queue_core.values.durations import Duration, check_seconds, check_timeout, check_whole

@@ -40,9 +40,8 @@ from queue_core.queue.settling import Settling
 from queue_core.segments.buffers import Buffer
 from queue_core.segments.reader import read_table
 from queue_core.segments.stager import removed_if_refused
-from queue_core.selection.demand import Demand
 from queue_core.selection.fired import Fired
-from queue_core.selection.request import Count, FireRequest, Reading, most_messages
+from queue_core.selection.request import Count, Demand, FireRequest, Reading, most_messages
 from queue_core.support.interruption import shielded
 from queue_core.values.durations import Duration
 from queue_core.values.ids import ids_in_order

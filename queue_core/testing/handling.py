@@ -28,7 +28,7 @@ from queue_core.pool.output import PoolOutcomes, PoolOutput, check_output, known
 from queue_core.pool.source import AcquiringSource
 from queue_core.pool.transactions import Transactions
 from queue_core.queue import Queue
-from queue_core.selection.demand import Demand
+from queue_core.selection.request import Demand
 from queue_core.testing.handled import Handled
 from queue_core.values.durations import Duration, check_whole
 from queue_core.values.outcomes import Settlement

@@ -13,8 +13,8 @@ from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.errors import IgnisError
 from queue_core.segments.reader import read_table
-from queue_core.selection.demand import Demand
 from queue_core.selection.queue_rules import of_moving, quoted
+from queue_core.selection.request import Demand
 from queue_core.selection.selection import Selection
 from queue_core.values.column_roles import expiring, holding
 from queue_core.values.limits import text_of

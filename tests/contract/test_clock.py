@@ -9,8 +9,7 @@ from queue_core.catalog.slices.shard_locks import Horizon
 from queue_core.catalog.tables import clocks
 from queue_core.errors import CatalogUnavailable
 from queue_core.segments import stager
-from queue_core.selection.demand import Demand
-from queue_core.selection.request import FireRequest
+from queue_core.selection.request import Demand, FireRequest
 from queue_core.upkeep.tasks.expire import retire
 from queue_core.upkeep.tasks.purge import purge
 from queue_core.upkeep.tasks.shovel import Retries

@@ -14,8 +14,7 @@ from queue_core.catalog.tables import id_map, segments, slices
 from queue_core.errors import BadOutcome
 from queue_core.segments import stager
 from queue_core.segments.reader import read_table
-from queue_core.selection.demand import Demand
-from queue_core.selection.request import FireRequest
+from queue_core.selection.request import Demand, FireRequest
 from queue_core.upkeep.tasks import compaction_plan
 from queue_core.values.model import Magazine, TicketRange
 from queue_core.values.outcomes import Settlement

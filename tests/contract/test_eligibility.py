@@ -16,8 +16,7 @@ from queue_core.catalog.tables import segments, slices
 from queue_core.errors import BadOption, SchemaMismatch
 from queue_core.segments.reader import read_table
 from queue_core.selection import candidates
-from queue_core.selection.demand import Demand
-from queue_core.selection.request import Candidates, FireRequest
+from queue_core.selection.request import Candidates, Demand, FireRequest
 from queue_core.values.schema import TIMESTAMP
 from queue_core.verbs.fire import fire
 from tests.factories import make_queue, numbers_of

@@ -13,8 +13,7 @@ from queue_core.catalog.records import token_buckets
 from queue_core.catalog.tables import token_buckets as rows
 from queue_core.errors import BadOption
 from queue_core.segments.reader import read_table
-from queue_core.selection.demand import Demand
-from queue_core.selection.request import FireRequest, Reading
+from queue_core.selection.request import Demand, FireRequest, Reading
 from queue_core.selection.terms import terms_of
 from queue_core.values.model import BY_SHARD, Magazine
 from queue_core.verbs.fire import fire

@@ -10,8 +10,7 @@ from queue_core import Breaker, ConsumerPool, ConsumerTarget, Limit
 from queue_core.catalog.holders import consumers
 from queue_core.segments.reader import read_table
 from queue_core.selection import suspects
-from queue_core.selection.demand import Demand
-from queue_core.selection.request import Reading
+from queue_core.selection.request import Demand, Reading
 from queue_core.values.model import HandlingConsumer
 from queue_core.values.outcomes import Settlement
 from queue_core.verbs.acknowledge import acknowledge

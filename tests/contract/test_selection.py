@@ -14,8 +14,7 @@ from queue_core import Store
 from queue_core.errors import BadSelector, DamagedSegment
 from queue_core.selection import fifo_scan
 from queue_core.selection.candidates import find_candidates
-from queue_core.selection.demand import Demand
-from queue_core.selection.request import FireRequest
+from queue_core.selection.request import Demand, FireRequest
 from queue_core.selection.scan import SliceScan
 from queue_core.values.plan import Taken
 from tests.factories import load_singly, make_queue, numbers_of, orders

@@ -19,7 +19,7 @@ from queue_core.queue import creating
 from queue_core.segments.shard_hash import shards_of
 from queue_core.selection import quotas
 from queue_core.selection.acquire import acquire
-from queue_core.selection.demand import Demand
+from queue_core.selection.request import Demand
 from queue_core.support import faults
 from queue_core.values.model import Magazine, State
 from queue_core.values.outcomes import Settlement

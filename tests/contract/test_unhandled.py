@@ -11,7 +11,7 @@ from queue_core.pool.breaking import PoolBreaker
 from queue_core.pool.held import HeldBytes
 from queue_core.pool.output import PoolOutcomes
 from queue_core.pool.source import AcquiringSource
-from queue_core.selection.demand import Demand
+from queue_core.selection.request import Demand
 from queue_core.values.ids import IdSet
 from queue_core.values.outcomes import Settlement
 from tests.books import audit
