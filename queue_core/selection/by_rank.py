@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog.slices import flows, shard_locks
 from queue_core.catalog.slices.conditions import eligible
-from queue_core.catalog.slices.slices import ShardKey, first_by_rank, lowest_rank
+from queue_core.catalog.slices.slices import ShardKey, first_by_rank
 from queue_core.selection.fired import Choice
 from queue_core.selection.quotas import MAX_SLICES, cut_by_horizon, take_shares
 from queue_core.selection.request import FireRequest
@@ -66,7 +66,8 @@ def advance(connection: Connection, request: FireRequest, taken: Sequence[Taken]
         if request.selection is not None and request.selection.conditions:
             # Otherwise, all that the conditions have left would come before later messages.
             of_queue = replace(request, queue_ids=(queue_id,))
-            lowest = lowest_rank(connection, *eligible(of_queue))
+            first = first_by_rank(connection, *eligible(of_queue), 1)
+            lowest = first[0].rank if first else None
             rank = rank if lowest is None else min(rank, lowest)
         flows.advance(connection, queue_id, rank)
 

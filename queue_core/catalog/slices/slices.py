@@ -44,7 +44,6 @@ _BY_RANK = (slices.c.rank, slices.c.position, slices.c.shard, slices.c.id)
 #: The parameters for the last slice of a page, by rank.
 _AFTER = ("after_rank", "after_position", "after_shard", "after_id")
 _MOST = bindparam("most", type_=BigInteger)
-_RANKED = slices.c.rank.is_not(None)
 _HELD = select(slices).where(
     slices.c.consumer_id == bindparam("consumer_id"),
     slices.c.ticket > bindparam("after"),
@@ -188,19 +187,12 @@ def first_by_rank(
 
 @lru_cache(maxsize=64)
 def _first_by_rank(where: Rules, *, follows: bool, skip_locked: bool) -> Select[Any]:
-    query = select(slices).where(*where, _RANKED)
+    query = select(slices).where(*where, slices.c.rank.is_not(None))
     if follows:
         place = (bindparam(name, type_=BigInteger) for name in _AFTER)
         query = query.where(tuple_(*_BY_RANK) > tuple_(*place))
     query = query.order_by(*_BY_RANK).limit(_MOST)
     return query.with_for_update(skip_locked=True) if skip_locked else query
-
-
-def lowest_rank(connection: Connection, where: Rules, given: Mapping[str, Any]) -> int | None:
-    """Return the lowest rank of the slices that meet conditions; None: none has a rank."""
-    lowest = select(slices.c.rank).where(*where, _RANKED).order_by(slices.c.rank).limit(1)
-    found = connection.scalar(lowest, given)
-    return None if found is None else int(found)
 
 
 def add(connection: Connection, new: Sequence[dict[str, Any]]) -> None:
