@@ -83,11 +83,14 @@ class RoundPart:
         return tuple(self.messages)
 
 
-def still_there(connection: Connection, request: FireRequest, ids: IdSet) -> list[Taken]:
-    """Return the messages of *ids* in slices that are eligible for a request."""
+def still_there(
+    connection: Connection, request: FireRequest, ids: IdSet, lock: str | None = None
+) -> list[Taken]:
+    """Return the messages of *ids* in slices that are eligible for a request; *lock* as `fetch`."""
     located = id_map.located(connection, request.queue_ids, ids)
     where, given = eligible_of_segments(request, located.segments)
-    return by_horizon(having(fetch(connection, *where, given=given), located), request)
+    found = fetch(connection, *where, given=given, lock=lock)
+    return by_horizon(having(found, located), request)
 
 
 def in_parts(

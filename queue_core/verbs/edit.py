@@ -27,8 +27,7 @@ from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import id_map, read_plans, segment_lookup, shard_locks
 from queue_core.catalog.slices import segments as segment_rows
 from queue_core.catalog.slices.changes import Changes
-from queue_core.catalog.slices.conditions import eligible_of_segments, expiry_in, unexpired
-from queue_core.catalog.slices.slices import fetch
+from queue_core.catalog.slices.conditions import expiry_in, unexpired
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption, Conflict, QueueFull, SchemaMismatch
 from queue_core.policies.inputs import Overwritten
@@ -38,6 +37,7 @@ from queue_core.segments.stager import removed_if_refused
 from queue_core.segments.storage import Storage
 from queue_core.selection.queue_rules import of_moving
 from queue_core.selection.request import FireRequest
+from queue_core.selection.rounds import still_there
 from queue_core.selection.scan import mask, with_moment
 from queue_core.selection.selection import Selection
 from queue_core.values.column_roles import expiring
@@ -45,7 +45,6 @@ from queue_core.values.failure_kinds import BY_HAND
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine, QueueInfo, Slice, Staged
 from queue_core.values.names import nearest
-from queue_core.values.plan import having
 from queue_core.values.rows import Rows
 from queue_core.values.schema import conform
 from queue_core.verbs.capacity.bounds import limit_to_capacity, within_byte_limit
@@ -180,13 +179,10 @@ def _waiting(
     connection: Connection, queue: QueueInfo, ids: IdSet, lock: str | None = None
 ) -> tuple[Slice, Rows]:
     """Return the slice of the sideline with a message, and its row; raises `BadOption`."""
-    located = id_map.located(connection, [queue.id], ids)
     here = unexpired(queue, Magazine.SIDELINE)
     request = FireRequest(queue_ids=(queue.id,), magazine=Magazine.SIDELINE, rules=here)
-    where, given = eligible_of_segments(request, located.segments)
-    found = fetch(connection, *where, given=given, lock=lock)
     why = "does not wait in the sideline: only messages there can be edited; sideline it first"
-    for piece, rows in having(found, located):
+    for piece, rows in still_there(connection, request, ids, lock):
         expiry = expiry_in(queue, Magazine.MAIN)
         if expiry is None or piece.loaded_at > dialect.read_clock(connection) - expiry * 1e6:
             return piece, rows

@@ -20,9 +20,9 @@ from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import waiters
 from queue_core.catalog.records.publications import is_new_load
-from queue_core.catalog.slices import id_map, shard_locks
+from queue_core.catalog.slices import shard_locks
 from queue_core.catalog.slices.changes import Changes
-from queue_core.catalog.slices.conditions import WAITING, in_queue, of_segments
+from queue_core.catalog.slices.conditions import WAITING, in_queue
 from queue_core.catalog.slices.segments import discard_unpublished
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.slices.usage import read_usage
@@ -35,10 +35,12 @@ from queue_core.errors import (
 )
 from queue_core.segments.stager import remove_staged, removed_if_refused
 from queue_core.segments.storage import Storage
+from queue_core.selection.request import FireRequest
+from queue_core.selection.rounds import still_there
 from queue_core.support import faults
 from queue_core.values.ids import IdSet, ids_from
 from queue_core.values.model import Batch, Magazine, QueueInfo, Staged
-from queue_core.values.plan import Taken, having
+from queue_core.values.plan import Taken
 from queue_core.verbs.capacity.bounds import CapacityExceeded, amount_of, full_message
 from queue_core.verbs.capacity.wait_line import WaitLine
 from queue_core.waiting.bounded_load import commit_load, load_bounded
@@ -211,12 +213,4 @@ def _waiting(
     connection: Connection, queue: QueueInfo, offered: IdSet, lock: str | None
 ) -> list[Taken]:
     """Return the offered messages that no consumer has fired, even if compaction moved them."""
-    located = id_map.located(connection, [queue.id], offered)
-    found = fetch(
-        connection,
-        *of_segments(located.segments),
-        *in_queue(queue.id, Magazine.MAIN),
-        *WAITING,
-        lock=lock,
-    )
-    return having(found, located)
+    return still_there(connection, FireRequest(queue_ids=(queue.id,)), offered, lock)
