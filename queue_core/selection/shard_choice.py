@@ -43,25 +43,26 @@ _MOST = 1024
 
 
 class Contention:
-    """Where firings of this process have met others lately. Threads can share it."""
+    """Where firings of this process have met others lately, by engine. Threads can share it."""
 
     def __init__(self, seconds: float = CONTENTION_SECONDS) -> None:
         self._seconds = seconds
-        self._met: dict[Hashable, float] = {}
+        self._met: WeakKeyDictionary[Engine, dict[Hashable, float]] = WeakKeyDictionary()
 
-    def note(self, where: Hashable) -> None:
+    def note(self, engine: Engine, where: Hashable) -> None:
         """Note that a firing has met another one, or a lock that it could not have."""
-        if len(self._met) >= _MOST:
-            self._met = {}
-        self._met[where] = time.monotonic()
+        met = self._met.setdefault(engine, {})
+        if len(met) >= _MOST:
+            met.clear()
+        met[where] = time.monotonic()
 
-    def is_near(self, where: Hashable) -> bool:
+    def is_near(self, engine: Engine, where: Hashable) -> bool:
         """Return whether a firing has met another one within the last seconds, as many as count."""
-        at = self._met.get(where)
+        at = self._met.get(engine, {}).get(where)
         return at is not None and time.monotonic() - at < self._seconds
 
 
-_contentions: WeakKeyDictionary[Engine, Contention] = WeakKeyDictionary()
+_contention = Contention()
 
 
 def choose_shards(
@@ -92,13 +93,12 @@ def choose_shards(
     # Since then, the limits of some queues may have been reached.
     seen = {key: shard for key, shard in seen.items() if key[0] in request.queue_ids}
     waited = sum(shard.waiting for shard in seen.values())
-    contention = _contentions.setdefault(connection.engine, Contention())
     waiting = {
         key: shard.waiting for key, shard in seen.items() if shard.waiting and key not in without
     }
     if not waiting:
         return {}, waited
-    few = contention.is_near(where) or lock == "some"
+    few = _contention.is_near(connection.engine, where) or lock == "some"
     spread = request.spread or request.magazine is Magazine.SIDELINE
     of_each = limit if few else 1 if spread else min(limit, OF_EACH)
     turn = sum(shard.fired for shard in seen.values() if shard.waiting)
@@ -120,5 +120,5 @@ def choose_shards(
     locked = shard_locks.lock_these(connection, free, most=len(wanted))
     # In the place of one that others have comes a later one, or none.
     if set(wanted) - locked.keys():
-        contention.note(where)
+        _contention.note(connection.engine, where)
     return locked, waited

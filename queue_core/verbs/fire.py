@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 
 from queue_core.catalog import dialect, notifications, queues
 from queue_core.catalog.database import Catalog
@@ -46,7 +45,8 @@ WAIT_SECONDS = 0.5
 #: The same after a vain wait, for `STUCK_SECONDS`: other work must not wait for each attempt.
 BRIEF_SECONDS, STUCK_SECONDS = 0.01, 2.0
 
-_stuck: WeakKeyDictionary[Engine, Contention] = WeakKeyDictionary()
+#: Where firings have waited in vain lately.
+_stuck = Contention(STUCK_SECONDS)
 
 
 def fire(
@@ -80,7 +80,7 @@ def fire(
         take_in_for(catalog, request, _seconds(catalog, request))
     except dialect.StillLocked:
         # There may be other messages.
-        _stuck_of(catalog).note(request.where)
+        _stuck.note(catalog.engine, request.where)
         locked = Refusal.by_lock()
     # Whatever it sees, the transaction that fires looks again.
     with catalog.read(apart=True) as connection:
@@ -187,7 +187,7 @@ class _Firing:
                     self.catalog.unread += self.made[-1:]
                 raise
             except dialect.StillLocked:
-                _stuck_of(self.catalog).note(request.where)
+                _stuck.note(self.catalog.engine, request.where)
                 locked = Refusal.by_lock()
                 # Of the shards that it needed, one was not free. Others may be by now.
                 locks = ["skip"] if lock == "some" else []
@@ -290,14 +290,9 @@ class _Firing:
         )
 
 
-def _stuck_of(catalog: Catalog) -> Contention:
-    """Return where firings have waited in vain lately."""
-    return _stuck.setdefault(catalog.engine, Contention(STUCK_SECONDS))
-
-
 def _seconds(catalog: Catalog, request: FireRequest) -> float:
     """Return for how long a firing waits for a lock."""
-    return BRIEF_SECONDS if _stuck_of(catalog).is_near(request.where) else WAIT_SECONDS
+    return BRIEF_SECONDS if _stuck.is_near(catalog.engine, request.where) else WAIT_SECONDS
 
 
 def _locks(request: FireRequest) -> Sequence[Lock]:

@@ -2,6 +2,8 @@
 
 from types import SimpleNamespace
 
+from sqlalchemy import create_engine
+
 from queue_core.selection import shard_choice
 from queue_core.selection.shard_choice import CONTENTION_SECONDS, Contention
 
@@ -9,22 +11,23 @@ from queue_core.selection.shard_choice import CONTENTION_SECONDS, Contention
 def test_a_meeting_counts_for_a_while_and_only_in_its_queues(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(shard_choice, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    contention = Contention()
-    assert not contention.is_near("orders")
+    contention, here = Contention(), create_engine("sqlite://")
+    assert not contention.is_near(here, "orders")
 
-    contention.note("orders")
+    contention.note(here, "orders")
 
-    assert contention.is_near("orders")
-    assert not contention.is_near("invoices")
+    assert contention.is_near(here, "orders")
+    assert not contention.is_near(here, "invoices")
+    assert not contention.is_near(create_engine("sqlite://"), "orders")
     now[0] += CONTENTION_SECONDS - 0.1
-    assert contention.is_near("orders")
+    assert contention.is_near(here, "orders")
     now[0] += 0.2
-    assert not contention.is_near("orders")
+    assert not contention.is_near(here, "orders")
 
 
 def test_many_queues_take_no_more_memory():
-    contention = Contention()
+    contention, here = Contention(), create_engine("sqlite://")
     for queue in range(5000):
-        contention.note(queue)
-    assert contention.is_near(4999)
-    assert sum(map(contention.is_near, range(5000))) <= 1024
+        contention.note(here, queue)
+    assert contention.is_near(here, 4999)
+    assert sum(contention.is_near(here, queue) for queue in range(5000)) <= 1024
