@@ -19,10 +19,9 @@ from queue_core.catalog.slices import flows, shard_locks
 from queue_core.catalog.slices.conditions import eligible
 from queue_core.catalog.slices.slices import ShardKey, first_by_rank
 from queue_core.selection.fired import Choice
-from queue_core.selection.quotas import MAX_SLICES, cut_by_horizon, take_shares
+from queue_core.selection.quotas import MAX_SLICES, by_horizon, take_shares
 from queue_core.selection.request import FireRequest
 from queue_core.selection.shard_choice import Lock
-from queue_core.values.model import Slice
 from queue_core.values.plan import Taken, first_place, share, take
 
 #: Slices of the first page, and by which factor a page is larger than the one before.
@@ -38,19 +37,16 @@ def take_by_rank(connection: Connection, request: FireRequest, lock: Lock) -> Ch
         where = eligible(request)
         found = first_by_rank(connection, *where, size + 1, skip_locked=bool(lock))
         pieces, following = found[:size], found[size:]
-        within = cut_by_horizon(pieces, request)
+        within = by_horizon([(piece, piece.rows) for piece in pieces], request)
         upto = following[0].rank if following else None
-        chosen, is_full = take_to_level(within, request.max_messages, request.max_bytes, upto)
+        taken, is_full = take_to_level(within, request.max_messages, request.max_bytes, upto)
+        count = sum(len(rows) for _, rows in taken)
         if is_full or not following or size == MAX_SLICES:
             break
-        count = sum(len(rows) for _, rows in chosen)
         lacking = 1.25 * (request.max_messages or _GROWTH[1] * count) / max(count, 1)
         size = ceil(size * min(max(lacking, _GROWTH[0]), _GROWTH[1]))
-    whole = {piece.id: piece for piece in pieces}
-    taken = [(whole[piece.id], rows) for piece, rows in chosen]
     if not taken:
         return Choice(_without_rank(connection, request, lock))
-    count = sum(len(rows) for _, rows in taken)
     few = request.max_messages is None or count < request.max_messages
     return Choice(taken, full=request.max_bytes is not None and is_full and few)
 
@@ -73,15 +69,18 @@ def advance(connection: Connection, request: FireRequest, taken: Sequence[Taken]
 
 
 def take_to_level(
-    pieces: Sequence[Slice], limit: int | None, max_bytes: int | None, upto: int | None
+    taken: Sequence[Taken],
+    limit: int | None,
+    max_bytes: int | None = None,
+    upto: int | None = None,
 ) -> tuple[list[Taken], bool]:
     """
     Take the messages of the lowest ranks within limits, none of a rank above *upto*.
 
-    Returns them, and whether there is no room for more. One message is taken even if it exceeds
-    *max_bytes*. Of equal ranks, those of the first slices come first.
+    All are of one queue. Returns them, and whether there is no room for more. One message is taken
+    even if it exceeds *max_bytes*. Of equal ranks, those of the first slices come first.
     """
-    lines = _Lines(pieces)
+    lines = _Lines(taken)
     top = lines.highest if upto is None else min(upto, lines.highest)
 
     def fits(level: int) -> bool:
@@ -89,10 +88,10 @@ def take_to_level(
         few = limit is None or int(counts.sum()) <= limit
         return few and (max_bytes is None or float(counts @ lines.bytes) <= max_bytes)
 
-    if not pieces:
+    if not taken:
         return [], False
     if fits(top):
-        return _parts(pieces, lines.counts(top)), limit == int(lines.counts(top).sum())
+        return _parts(taken, lines.counts(top)), limit == int(lines.counts(top).sum())
     low, high = int(lines.ranks.min()) - 1, top
     # All up to *low* fits; what is up to *high* does not.
     while high - low > 1:
@@ -110,20 +109,20 @@ def take_to_level(
         more = np.minimum(more, np.maximum((bytes_left - before) // sizes, 0).astype(np.int64))
         if not counts.any() and not more.any():
             more[np.flatnonzero(left)[0]] = 1
-    return _parts(pieces, counts + more), True
+    return _parts(taken, counts + more), True
 
 
 class _Lines:
-    """The ranks of slices, as arrays."""
+    """The ranks of rows of slices, as arrays."""
 
-    def __init__(self, pieces: Sequence[Slice]) -> None:
-        self.ranks = np.array([piece.rank or 0 for piece in pieces], dtype=np.int64)
-        self._paces = np.array([piece.rank_step or 0 for piece in pieces], dtype=np.int64)
-        self._spans = np.array([p.rows.stop - p.rows.start for p in pieces], dtype=np.int64)
-        self._gaps = [(at, p.rows) for at, p in enumerate(pieces) if p.rows.bitmap is not None]
-        self.bytes = np.array([p.bytes / max(len(p.rows), 1) for p in pieces])
+    def __init__(self, taken: Sequence[Taken]) -> None:
+        self.ranks = np.array([p.rank_of(rows.start) or 0 for p, rows in taken], dtype=np.int64)
+        self._paces = np.array([piece.rank_step or 0 for piece, _ in taken], dtype=np.int64)
+        self._spans = np.array([rows.stop - rows.start for _, rows in taken], dtype=np.int64)
+        self._gaps = [(at, r) for at, (_, r) in enumerate(taken) if r.bitmap is not None]
+        self.bytes = np.array([p.bytes_of(rows) / max(len(rows), 1) for p, rows in taken])
         ends = self.ranks + self._paces * (self._spans - 1)
-        self.highest = int(ends.max()) if len(pieces) else 0
+        self.highest = int(ends.max()) if len(taken) else 0
 
     def counts(self, level: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         """Return how many rows of each slice have a rank up to a level."""
@@ -138,27 +137,20 @@ class _Lines:
         return counts
 
 
-def _parts(pieces: Sequence[Slice], counts: Iterable[int]) -> list[Taken]:
+def _parts(taken: Sequence[Taken], counts: Iterable[int]) -> list[Taken]:
     """Return the first rows of each slice; where the places of slices interleave, by place."""
-    flat: dict[tuple[ShardKey, int | None], list[tuple[Slice, int]]] = {}
-    taken: list[Taken] = []
-    for piece, count in zip(pieces, map(int, counts), strict=True):
-        if piece.rank_step or count == len(piece.rows):
+    flat: dict[tuple[ShardKey, int | None], list[tuple[Taken, int]]] = {}
+    first: list[Taken] = []
+    for (piece, rows), count in zip(taken, map(int, counts), strict=True):
+        if piece.rank_step or count == len(rows):
             if count:
-                taken.append((piece, piece.rows.split(count)[0]))
+                first.append((piece, rows.split(count)[0]))
         else:
-            flat.setdefault((piece.shard_key, piece.rank), []).append((piece, count))
+            flat.setdefault((piece.shard_key, piece.rank), []).append(((piece, rows), count))
     for alike in flat.values():
         total = sum(count for _, count in alike)
-        taken += take(sorted(((p, p.rows) for p, _ in alike), key=first_place), total)
-    return [(piece, rows) for piece, rows in taken if rows]
-
-
-def cut_by_rank(taken: Sequence[Taken], count: int) -> list[Taken]:
-    """Return the messages of the lowest ranks among some of one queue."""
-    whole = {piece.id: piece for piece, _ in taken}
-    chosen, _ = take_to_level([piece.narrowed(rows) for piece, rows in taken], count, None, None)
-    return [(whole[piece.id], rows) for piece, rows in chosen]
+        first += take(sorted((each for each, _ in alike), key=first_place), total)
+    return [(piece, rows) for piece, rows in first if rows]
 
 
 def _without_rank(connection: Connection, request: FireRequest, lock: Lock) -> list[Taken]:

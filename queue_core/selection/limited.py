@@ -23,7 +23,7 @@ from queue_core.catalog.records import token_buckets
 from queue_core.catalog.records.token_buckets import Bucket, BucketKey
 from queue_core.catalog.slices import amounts, id_map
 from queue_core.selection.acquire import anything
-from queue_core.selection.by_rank import cut_by_rank
+from queue_core.selection.by_rank import take_to_level
 from queue_core.selection.fired import Refusal
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.values import buckets
@@ -92,7 +92,7 @@ class Allotment:
         """Return as many messages of a queue as were *found*: the first by its order, if any."""
         queue_id, count = own[0][0].queue_id, _count(found)
         if queue_id in self._request.terms.fair:
-            return cut_by_rank(own, count)
+            return take_to_level(own, count)[0]
         if candidates is None or own[0][0].shard_key not in candidates.ranked:
             return found
         theirs = np.isin(candidates.order, id_map.ids_of(self._connection, own))
