@@ -13,7 +13,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.record_tables import acts as rows
 from queue_core.catalog.records import acts
 from queue_core.catalog.records.acts import DOER, Doer
-from queue_core.errors import CatalogUnavailable
+from queue_core.errors import CatalogUnavailable, Invalid
 from queue_core.selection import rounds
 from queue_core.upkeep.tasks.purge import purge
 from queue_core.values.address import Address
@@ -92,7 +92,7 @@ def test_what_changes_nothing_is_no_act(store):
         lambda: queue.shovel(to="nosuch"),
         lambda: queue.edit(queue.choose("all").ids[0].as_py(), {"number": 5}),
     ):
-        with pytest.raises(Exception, match=r"nothing|in use|no such|no queue|wait"):
+        with pytest.raises(Invalid, match=r"nothing|in use|no such|no queue|wait"):
             refused()
     make_queue(store, exist_ok=True)
     assert dump(store) == before

@@ -7,7 +7,7 @@ from queue_core import Retry, Store, constant
 from queue_core.catalog.identity import clock
 from queue_core.catalog.slices.shard_locks import Horizon
 from queue_core.catalog.tables import clocks
-from queue_core.errors import CatalogUnavailable
+from queue_core.errors import CatalogUnavailable, QueueFull
 from queue_core.segments import stager
 from queue_core.selection.request import Demand, FireRequest
 from queue_core.upkeep.tasks.expire import retire
@@ -272,7 +272,7 @@ def test_a_full_queue_expires_nothing_by_a_clock_that_jumped(store):
     queue.load(orders(5))
     jump(store, 3)
 
-    with pytest.raises(Exception, match="is full"):
+    with pytest.raises(QueueFull, match="is full"):
         queue.load(orders(1))
 
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from queue_core import Breaker, ConsumerPool, batch_handler, limit
-from queue_core.errors import CatalogUnavailable
+from queue_core.errors import BadOutcome, CatalogUnavailable
 from queue_core.pool.breaking import PoolBreaker
 from queue_core.pool.held import HeldBytes
 from queue_core.pool.output import PoolOutcomes
@@ -167,7 +167,7 @@ def test_messages_after_the_one_that_a_handler_is_refused_for_are_not_delivered(
     queue = make_queue(store, retry=None)
     queue.load(orders(10))
     pool = ConsumerPool(store, "orders", lambda message: None, batch=10, tasks=[], concurrency=1)
-    with pytest.raises(Exception, match="returned None"), pool:
+    with pytest.raises(BadOutcome, match="returned None"), pool:
         pool.drain(60)
 
     assert deliveries(store) == {0: 9, 1: 1}
