@@ -7,6 +7,7 @@ from unittest import mock
 
 import pytest
 from sqlalchemy import event, func, select, update
+from sqlalchemy.exc import OperationalError
 
 from queue_core.catalog import database, dialect
 from queue_core.catalog.tables import slices
@@ -39,7 +40,7 @@ def test_others_write_while_it_reads_and_it_reads_again(store, times):
         return seen[-1]
 
     assert store.catalog.write(work, late=True) == (0 if parallel else times)
-    assert seen == [0] if parallel else [*range(times + 1)]
+    assert seen == ([0] if parallel else [*range(times + 1)])
     assert sorted(numbers_of(queue.browse())) == [*range(1, 1 + (1 if parallel else times))]
 
 
@@ -57,7 +58,7 @@ def test_after_some_failures_it_keeps_others_waiting(store):
         else:
             with store.catalog.engine.connect() as other:
                 other.exec_driver_sql("PRAGMA busy_timeout = 0")
-                with pytest.raises(Exception, match="locked"):
+                with pytest.raises(OperationalError, match="locked"):
                     other.exec_driver_sql("BEGIN IMMEDIATE")
                 other.invalidate()
             taken.append(True)
