@@ -251,7 +251,6 @@ def test_a_hold_is_renewed_while_it_lasts(store, monkeypatch):
 
     with Hold(store.catalog):
         first = latest()
-    with Hold(store.catalog):
         until(lambda: latest() > first)
 
 
