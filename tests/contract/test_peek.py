@@ -27,6 +27,7 @@ def test_a_peek_shows_it_also_where_shards_are_empty_already(store):
     queue.fire("all", selector="_shard = 0")
     while shown := numbers_of(queue.peek(1)):
         assert numbers_of(queue.fire(1).messages) == shown
+    assert len(queue.fire("all")) == 0
 
 
 def test_each_magazine_is_looked_at_by_itself_and_does_not_change(store):

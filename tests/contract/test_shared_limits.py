@@ -309,9 +309,9 @@ def test_the_view_and_the_problems_name_all_that_share_it(store, queues):
     a.fire(3)
     b.fire(1)
 
-    for row in store.view("limits").to_pylist():
-        assert (row["in_flight"], row["tokens"]) == (4, 6)
-        assert "name='crm'" in row["limit"]
+    seen = store.view("limits").to_pylist()
+    assert [(row["in_flight"], row["tokens"]) for row in seen] == [(4, 6)] * 2
+    assert all("name='crm'" in row["limit"] for row in seen)
     (text,) = [each.text for each in reasons(b) if each.kind == "limit"]
     assert "4 messages are in flight" in text
     assert "a (3 in flight), b (1 in flight). ignis why a says who holds its messages." in text
