@@ -6,9 +6,10 @@ import threading
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, update
 
 from queue_core import ConsumerPool
+from queue_core.catalog.holder_tables import consumers as rows
 from queue_core.catalog.holders import consumers
 from queue_core.consumers import presence
 from queue_core.errors import BadName, ConsumerFenced, Invalid
@@ -91,6 +92,7 @@ def test_an_older_life_is_told_although_others_have_taken_what_it_saw(store):
     event.listen(store.catalog.engine, "begin", take)
     with pytest.raises(ConsumerFenced, match="consumer 'till-1' was started again elsewhere"):
         queue.fire(4, consumer=old)
+    assert next(begun) > 2
     event.remove(store.catalog.engine, "begin", take)
 
 
@@ -118,12 +120,13 @@ def test_an_older_life_settles_no_message_of_its_new_life(store, act):
 
 def test_a_heart_beats_by_the_clock_of_the_catalog(store):
     consumer = store.consumer("query", beats=True)
-    (before,) = store.view("consumers").column("heartbeat_at").to_pylist()
+    store.catalog.write(lambda c: c.execute(update(rows).values(heartbeat_at=0)))
+    before = store.catalog.now()
 
     store.catalog.write(lambda connection: consumers.heartbeat(connection, consumer))
 
-    (after,) = store.view("consumers").column("heartbeat_at").to_pylist()
-    assert after >= before
+    (beat,) = store.view("consumers").column("heartbeat_at").cast("int64").to_pylist()
+    assert before <= beat <= store.catalog.now()
 
 
 @pytest.mark.each_catalog(False)
