@@ -1,6 +1,7 @@
 """Limits of each value of a column."""
 
 import threading
+import time
 from collections import Counter
 
 import pyarrow as pa
@@ -242,6 +243,7 @@ def test_a_pool_has_one_message_of_each_value_in_flight(store):
         with lock:
             busy[customer] += 1
             most[customer] = max(busy[customer], most[customer])
+        time.sleep(0.005)
         with lock:
             busy[customer] -= 1
         return True
