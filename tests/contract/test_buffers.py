@@ -143,11 +143,10 @@ def test_who_waits_for_a_buffer_gets_the_next_that_is_free(tiles):
 def test_a_buffer_that_is_forgotten_or_left_by_an_error_goes_back(tiles):
     tiles.request(1, widths=WIDTHS)
     gc.collect()
-    with pytest.raises(KeyError), tiles.request(1, widths=WIDTHS):
+    with pytest.raises(KeyError), tiles.request(1, widths=WIDTHS) as left:
         raise KeyError
-    tiles.request(1, timeout=0, widths=WIDTHS)
-    for _ in range(2):
-        tiles.request(1, timeout=0, widths=WIDTHS).release()
+    for buffer in [left, *(tiles.request(1, timeout=0, widths=WIDTHS) for _ in range(2))]:
+        buffer.release()
 
 
 def test_a_load_that_fails_gives_the_buffer_back_to_its_caller(store, tiles):
