@@ -103,6 +103,11 @@ def test_sweeps_expiries_and_shovels(store, other):
     queue.sideline(queue.fire("all"))
     queue.admin.change_settings(shovel_limit=3)
     assert early.shovel() == 3
+    queue.fire(2)
+    queue.admin.change_settings(sweep_after=0.001)
+    eventually(lambda: early.sweep() == 2)
+    queue.admin.change_settings(message_expiry=0.001)
+    eventually(lambda: early.admin.expire() == 1)
 
 
 def test_another_setting_costs_a_second_try_and_nothing_else(store, other):
