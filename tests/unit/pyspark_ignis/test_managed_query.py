@@ -42,6 +42,7 @@ def test_a_query_without_work_is_stopped_at_once():
     stop_between_batches([query], LONG)
 
     assert not query.isActive
+    assert query.looks > 10**6 - 10
 
 
 def test_no_query_is_waited_for_longer_than_said():
@@ -57,6 +58,8 @@ def test_a_query_that_ends_meanwhile_is_not_waited_for():
     query.isActive = False
 
     stop_between_batches([query], LONG)
+
+    assert query.looks > 10**6 - 10
 
 
 class Ended:
