@@ -29,17 +29,23 @@ def limited(store: Store, journal: Journal) -> None:
 
 
 def fired_apart(store: Store, journal: Journal) -> None:
-    """No firing gave what another one had given, and nothing was passed over in its shard."""
+    """No firing gave what another one had given."""
     seen = [i for entry in journal.read("fired") for i in entry["ids"]]
     assert len(seen) == len(set(seen))
     assert set(seen) <= audit(store).ids(Magazine.MAIN, State.FIRED)
 
 
 def spent_as_fired(store: Store, journal: Journal) -> None:
-    """Each firing has taken its tokens, or there was none."""
+    """Each firing has taken its tokens, or there was none, and passed over nothing in a shard."""
     fired_apart(store, journal)
+    messages = the_queue(store).browse().to_pylist()
+    for shard in range(3):
+        held = [each["_fired_at"] is not None for each in messages if each["_shard"] == shard]
+        assert held == sorted(held, reverse=True)
     fired = len(audit(store).ids(Magazine.MAIN, State.FIRED))
-    for row in store.view("limits").to_pylist():
+    rows = store.view("limits").to_pylist()
+    assert len(rows) == 2
+    for row in rows:
         assert row["in_flight"] == fired
         # A token comes in nine seconds.
         assert 0 <= row["tokens"] - (TOKENS - fired) < FEW
