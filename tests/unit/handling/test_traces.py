@@ -179,7 +179,7 @@ def test_a_flood_costs_few_traces_and_hides_no_new_text_for_long():
     assert len(told) < traces.MOST_TEXTS
 
 
-def test_an_exception_that_cannot_be_shown_has_none():
+def test_an_exception_that_cannot_be_shown_raises_no_other():
     class Odd(Exception):
         def __str__(self):
             raise ValueError("no text")
