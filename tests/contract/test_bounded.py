@@ -241,6 +241,7 @@ def test_a_load_waits_until_there_is_room(store):
 
     firing = queue.fire("all")
     queue.delete(firing.ids[:1])
+    caller.join(0.2)
     assert caller.is_alive()
     queue.delete(firing.ids[1:])
 

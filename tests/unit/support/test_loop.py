@@ -42,7 +42,7 @@ def test_it_does_nothing_before_its_time_unless_it_is_woken():
     work = Work(10 * PATIENCE)
     loop = Loop("work", work, every=10 * PATIENCE)
     loop.start()
-    assert not work.done.is_set()
+    assert not work.done.wait(0.05)
     loop.wake()
     assert work.done.wait(PATIENCE)
     loop.stop()
