@@ -188,7 +188,7 @@ def test_a_waiting_fire_goes_on_when_limits_are_raised_or_removed(store, before,
     assert len(waiting.done()) >= count
 
 
-def test_one_message_in_flight_at_a_time_among_threads(store):
+def test_threads_have_no_more_messages_in_flight_than_the_limit(store):
     queue = make_queue(store, shards=4, limits=limit(in_flight=3))
     queue.load(orders(40))
     taken = []
