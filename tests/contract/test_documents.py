@@ -113,19 +113,6 @@ def test_get_and_keep_does_not_wait_unless_it_is_told_to(store: Store) -> None:
     assert len(queue.get_and_keep(timeout=None)) == 1
 
 
-def test_many_producers_fill_the_mailbox_of_one_consumer(store: Store) -> None:
-    mailbox = make_queue(store, shards=1)
-    producers = [
-        threading.Thread(target=mailbox.load, args=(orders(5, 5 * one),)) for one in range(4)
-    ]
-    for producer in producers:
-        producer.start()
-    for producer in producers:
-        producer.join(PATIENCE)
-
-    assert sorted(numbers_of(mailbox.fire("all").messages)) == list(range(20))
-
-
 def test_a_pass_over_all_consumers_misses_none_that_moves() -> None:
     lists = ConsumerLists()
     consumers = [QueueConsumer[list[int]](str(n), lambda _: None, print) for n in range(50)]
