@@ -16,7 +16,7 @@ from ignis_source.queue_refresh import look_up
 from ignis_source.schema import source_schema
 from pyspark_ignis.managed_query import Assignment, consume_arguments
 from pyspark_ignis.query_plan import QueryPlan
-from pyspark_ignis.settlement import runner_of, settlement_by_queue
+from pyspark_ignis.settlement import runner_of, settled_by_python
 from queue_core.errors import BadOption
 from queue_core.handling.contract import Contract, check_columns
 from queue_core.handling.handler import QUEUE, HandlerRunner, RunnerByQueue
@@ -120,7 +120,7 @@ def consume_many(
     read_by = (each.contract.columns or () for each in runners.values())
     wanted = {QUEUE}.union(*read_by)
     messages = plan.messages(spark, [n for n in available.names if n in wanted], available)
-    return plan.start(spark, settlement_by_queue(messages, RunnerByQueue(runners)))
+    return plan.start(spark, settled_by_python(messages, RunnerByQueue(runners)))
 
 
 def own_arguments(handlers: Mapping[str, Assignment]) -> dict[str, dict[str, Any]]:

@@ -64,12 +64,7 @@ def settlement(
             )
         return _observed(_by_expression(messages, contract.handler))
     runner = runner_of(contract, timeout, messages.schema, may_put_off=may_put_off)
-    return _observed(_by_python(messages, replace(runner, breaker=breaker, output=output)))
-
-
-def settlement_by_queue(messages: DataFrame, runner: RunnerByQueue) -> DataFrame:
-    """Do the same with the handler of each message's queue."""
-    return _observed(_by_python(messages, runner))
+    return settled_by_python(messages, replace(runner, breaker=breaker, output=output))
 
 
 def runner_of(
@@ -115,7 +110,8 @@ def check_pandas() -> None:
         )
 
 
-def _by_python(messages: DataFrame, runner: HandlerRunner | RunnerByQueue) -> DataFrame:
+def settled_by_python(messages: DataFrame, runner: HandlerRunner | RunnerByQueue) -> DataFrame:
+    """Return the outcomes of what a runner does on the executors; raises `BadOption`."""
     check_pandas()
     try:
         cloudpickle.dumps(runner)  # type: ignore[no-untyped-call]
@@ -131,7 +127,8 @@ def _by_python(messages: DataFrame, runner: HandlerRunner | RunnerByQueue) -> Da
     texts += f", {TOOK} STRING, {REFUSAL} STRING"
     if isinstance(runner, HandlerRunner) and runner.breaker is not None:
         texts += f", {STOPPED} BOOLEAN"
-    return messages.mapInArrow(checked(runner).run_task, f"_message_id LONG, {texts}")
+    settled = messages.mapInArrow(checked(runner).run_task, f"_message_id LONG, {texts}")
+    return _observed(settled)
 
 
 def _observed(settled: DataFrame) -> DataFrame:
