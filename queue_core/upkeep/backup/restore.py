@@ -116,13 +116,10 @@ def restore(
         with acts.acting(catalog, "restore", None, {"folder": str(folder.path), "over": over}):
             done = catalog.write(work)
         faults.point("restore.committed")
-        for name in storage.damage_reports():
-            # It tells of the storage as it was. Who still finds the damage reports it again.
-            storage.forget_damage(name)
-        Identity(catalog, storage).adopt()
         # Of files that are back, or of the lost catalog. Readers report what is still damaged anew.
         for report in storage.damage_reports():
             storage.forget_damage(report)
+        Identity(catalog, storage).adopt()
     finally:
         if catalog is not None:
             catalog.close()
