@@ -173,18 +173,14 @@ def _arguments(queue: str, given: Assignment) -> dict[str, Any]:
         if name in _RESERVED:
             raise BadOption(f"handlers[{queue!r}]: remove {name!r}; the manager sets it")
     # `consume` checks the others; it treats unknown ones as options of the source.
-    _check_handler(queue, given["handler"], with_metadata=bool(given.get("with_metadata")))
-    return dict(given)
-
-
-def _check_handler(queue: str, handler: Any, *, with_metadata: bool) -> None:
-    """Raise `BadOption` now if the query of a queue could never start with a handler."""
-    function, _ = unwrapped(handler, ())
+    function, _ = unwrapped(given["handler"], ())
     if callable(function) and not isinstance(function, Column):
+        with_metadata = bool(given.get("with_metadata"))
         try:
             check_signature(function, arguments_of(with_metadata=with_metadata))
         except BadOption as error:
             raise BadOption(f"handlers[{queue!r}]: {error}") from None
+    return dict(given)
 
 
 def _done(query: StreamingQuery) -> int | None:
