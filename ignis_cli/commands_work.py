@@ -31,6 +31,8 @@ from queue_core.values.names import check_consumer, of_process
 from queue_core.watching.wording import counted
 
 _CHANGE = "Change"
+#: What processes get in another way than other options, or do not get.
+_NOT_PASSED_ON = ("handler", "queue", "name", "processes", "drain")
 
 
 @command(_CHANGE)
@@ -82,6 +84,8 @@ def work(
         stop_after (TIME): Time that the handlers have at the end; then their messages are put back.
         log_format: Write the log as lines of text, or of json with fields such as queue.
     """
+    # As they were given, for processes.
+    options = {**locals()}
     seconds = duration("stop-after", stop_after)
     logs.start(log_format)
     supervisor = end_with_supervisor()
@@ -105,20 +109,11 @@ def work(
         counts = _run(pool, queue, seconds, drain=drain) if processes is None else {}
     died = 0
     if processes is not None:
-        options = {
-            "workers": workers,
-            "batch": batch,
-            "max-bytes": max_bytes,
-            "output": output,
-            "selector": selector,
-            "retry": retry,
-            "breaker": breaker,
-            "stop-after": stop_after,
-            "log-format": log_format,
-        }
         arguments = ["work", handler, *(f"--queue={each}" for each in queue)]
-        arguments += [f"--{key}={value}" for key, value in options.items() if value is not None]
         arguments += ["--drain"] if drain else []
+        for key, value in options.items():
+            if value is not None and key not in _NOT_PASSED_ON:
+                arguments.append(f"--{key.replace('_', '-')}={value}")
         names = [_name_of(name, number) for number in range(1, processes + 1)]
         where = counted(processes, "process", "processes")
         logs.announce(f"working on {', '.join(queue)} in {where}; Ctrl-C ends")
