@@ -27,9 +27,16 @@ from queue_core.support.brief_errors import briefly
 class _Admitted(SupportsTriggerAvailableNow):
     """Reads up to Spark's read limit and, with Trigger.AvailableNow, to a horizon."""
 
-    #: Returns the next offset, and the session; the other base class has them.
+    #: The options, and what returns the next offset and the session; the other base class has them.
+    _options: SourceOptions
     after: Callable[..., dict[str, Any]]
     _driver: Callable[[], Any]
+
+    @briefly
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the read limit of each trigger, and begin the session: this is the first call."""
+        self._driver()
+        return default_limit(self._options)
 
     @briefly
     def prepareForTriggerAvailableNow(self) -> None:
@@ -45,12 +52,6 @@ class _Admitted(SupportsTriggerAvailableNow):
 class AdmittedStreamReader(_Admitted, IgnisStreamReader):
     """Fires messages within Spark's read limits."""
 
-    @briefly
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the read limit of each trigger, and begin the session: this is the first call."""
-        self._driver()
-        return default_limit(self._options)
-
 
 class AdmittedTaskReader(_Admitted, IgnisTaskReader):
     """Runs side tasks when they are due; with Trigger.AvailableNow, once."""
@@ -64,15 +65,11 @@ class AdmittedTaskReader(_Admitted, IgnisTaskReader):
 class AdmittedLogReader(_Admitted, IgnisLogReader):
     """Reads logs within Spark's read limits."""
 
-    @briefly
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the read limit of each trigger."""
-        most = self.most
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
-
 
 def default_limit(options: SourceOptions) -> ReadLimit:
     """Return the limit that Spark shows for each trigger; of two limits, it can hold one."""
+    if options.log is not None and options.log.most is not None:
+        return ReadMaxRows(options.log.most)
     if options.max_messages is not None:
         return ReadMaxRows(options.max_messages)
     if options.max_bytes is not None:
