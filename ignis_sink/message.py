@@ -113,15 +113,10 @@ class Target:
 
 def check_first(missing: NoSuchStore | NoSuchQueue, batch: int, queue: str) -> None:
     """
-    Raise an error unless a batch is the first of its query, which may make both.
+    Raise an error for what is *missing* unless a batch is the first of its query, which makes it.
 
     The first batch has a task even if it has no rows, so before a later one there were both. A
     queue that a later batch made would have lost the settings of the one that was dropped.
-
-    Args:
-        missing: The error that there is no store, or no queue.
-        batch: The number of the batch.
-        queue: The name of the queue.
     """
     if batch == 0:
         return

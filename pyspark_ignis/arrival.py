@@ -11,19 +11,10 @@ from typing import Any
 
 def arrive(version: str, oldest_pyarrow: int, pickled: bytes) -> Any:
     """
-    Return the object that was sent.
+    Return the object that was sent, whose class and state were pickled.
 
-    Args:
-        version: The version of ignis of the driver.
-        oldest_pyarrow: The first major version of pyarrow with which ignis works.
-        pickled: The class and the state of the object.
-
-    Returns:
-        The object.
-
-    Raises:
-        ImportError: ignis, pyarrow or a module of a handler is missing here, or has an unsuitable
-            version.
+    *version*: that of ignis on the driver. Raises `ImportError` if ignis, pyarrow or a module of a
+    handler is missing here, or has an unsuitable version.
     """
     import platform
     import sys

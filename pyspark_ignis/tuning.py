@@ -104,13 +104,7 @@ def home_with_bytecode(package: Path, version: str, cache: Path) -> Path | None:
     In this folder, a folder has the archive's name and place, and a link to the installed package,
     whose bytecode ``pip`` has written.
 
-    Args:
-        package: The folder of the package ``pyspark``.
-        version: The version of PySpark.
-        cache: The folder in which the new folder is made.
-
-    Returns:
-        The folder, or None if Spark's home is not the package itself, or links cannot be made.
+    Return it, or None if Spark's home is not the *package* itself, or links cannot be made.
     """
     archive = package / _ARCHIVE
     if not archive.is_file() or (package / "spark-distribution").exists():
@@ -144,17 +138,10 @@ def given_settings(
     options: Mapping[str, object], environment: Mapping[str, str], home: Path
 ) -> dict[str, str]:
     """
-    Return the settings that a session of this process would have.
+    Return the settings that a session of this process would have, by their names.
 
-    Args:
-        options: The settings of the session's builder.
-        environment: The variables of the process, which can name a folder with settings, and
-            contain arguments for ``spark-submit``.
-        home: The folder of Spark.
-
-    Returns:
-        The settings, by their names. Those of the builder come before arguments, and arguments
-        before those of files, as in Spark.
+    Those of its builder, *options*, come before arguments for ``spark-submit``, which variables
+    can contain, and arguments before those of files, as in Spark. *home*: the folder of Spark.
     """
     arguments = _arguments(environment.get("PYSPARK_SUBMIT_ARGS", ""))
     folder = Path(environment.get("SPARK_CONF_DIR") or home / "conf")

@@ -57,14 +57,10 @@ def candidate(
     """
     Return a candidate that is not started yet, for the catalog's lease or for ZooKeeper.
 
-    Args:
-        catalog: Holds the lease, where *zookeeper* is None.
-        zookeeper: ``host:port``, or several with commas between them.
-        client_id: The group of instances that elect one leader.
-        partitions: Returns the names of the queues that the leader assigns to members.
-
-    Raises:
-        BadOption: if an argument is malformed, or the ZooKeeper client is not installed.
+    *zookeeper*: ``host:port``, or several with commas between them; None: the lease. *client_id*:
+    the group of instances that elect one leader. *partitions* returns the names of the queues that
+    the leader assigns to members. Raises `BadOption` if an argument is malformed, or the ZooKeeper
+    client is not installed.
     """
     if zookeeper is None:
         from queue_core.upkeep.leader.lease import LeaseLeader

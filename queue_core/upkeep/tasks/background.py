@@ -143,13 +143,9 @@ def retry_thread(
     """
     Return the thread that runs `Retries`; one of its own, since other tasks may take minutes.
 
-    Args:
-        catalog: The store's catalog.
-        storage: The store's storage.
-        names: The names of the queues; None: all.
-        start: Seconds until the first look.
-        quiet: Returns when the queues were last seen without messages and jobs. The next look is
-            then due `BLIND_SECONDS` later.
+    *names*: those of the queues; None: all. *start*: seconds until the first look. *quiet* returns
+    when the queues were last seen without messages and jobs. The next look is then due
+    `BLIND_SECONDS` later.
     """
     made: list[Retries] = []
 

@@ -71,21 +71,14 @@ class SideTasks:
     """
     The side tasks of a store, or some of them.
 
-    Threads can share it. A task runs in the caller's thread.
+    Threads can share it. A task runs in the caller's thread. The *leader* is started and stopped by
+    its owner. Raises `BadOption` if a name is not that of a task.
 
-    Args:
-        catalog: The store's catalog.
-        storage: The store's storage.
-        leader: Started and stopped by its owner.
-        tasks: The names of the tasks to run.
-        timings: When tasks are due, instead of the registry's timings and the queues' settings.
-        shovelful: Which messages a shovel moves. By default, the queue's settings decide.
-        deep: Whether the task fsck also reads all segments.
-        retries: Whether messages come back as soon as their time comes: rounds of a stream move
-            them, and `retry_thread` elsewhere. If not, the shovel moves what it chooses.
-
-    Raises:
-        BadOption: if a name is not that of a task.
+    *timings*: when tasks are due, instead of the registry's timings and the queues' settings.
+    *shovelful*: which messages a shovel moves; by default, the queue's settings decide. *deep*:
+    whether the task fsck also reads all segments. *retries*: whether messages come back as soon as
+    their time comes: rounds of a stream move them, and `retry_thread` elsewhere. If not, the shovel
+    moves what it chooses.
     """
 
     def __init__(

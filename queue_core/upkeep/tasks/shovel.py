@@ -76,10 +76,6 @@ class Retries:
     Moves messages back to main whose time has come, and takes due steps of jobs.
 
     Threads can share it.
-
-    Args:
-        catalog: The store's catalog.
-        storage: The store's storage.
     """
 
     def __init__(self, catalog: Catalog, storage: Storage) -> None:
