@@ -103,15 +103,8 @@ def compact(
     """
     with catalog.read() as connection:
         places = rewritable.promising(connection, [queue.id]).get(queue.id, {})
-    rewritten, _ = _compact_places(catalog, storage, queue, _of_share(places, share), most)
+    rewritten, _ = _compact_places(catalog, storage, queue, places, share, most)
     return rewritten + merge_log(catalog, storage, queue, most, share)
-
-
-def _of_share(
-    places: Mapping[tuple[Magazine, int], int], share: Share
-) -> dict[tuple[Magazine, int], int]:
-    """Return the places whose shards belong to a share."""
-    return {place: n for place, n in places.items() if place[1] % share.of == share.number}
 
 
 def _compact_parts(catalog: Catalog, storage: Storage, queue: QueueInfo, share: Share) -> int:
@@ -120,9 +113,8 @@ def _compact_parts(catalog: Catalog, storage: Storage, queue: QueueInfo, share: 
     while looked < ROUND_SLICES:
         with catalog.read() as connection:
             places = rewritable.promising_in_parts(connection, queue, share.shards(queue))
-        count, slices_there = _compact_places(
-            catalog, storage, queue, _of_share(places, share), ROUND_SLICES - looked
-        )
+        left = ROUND_SLICES - looked
+        count, slices_there = _compact_places(catalog, storage, queue, places, share, left)
         rewritten += count
         looked += slices_there
         if not count:
@@ -135,11 +127,13 @@ def _compact_places(
     storage: Storage,
     queue: QueueInfo,
     places: Mapping[tuple[Magazine, int], int],
+    share: Share,
     most: int | None,
 ) -> tuple[int, int]:
     """Return how many messages were rewritten, and at how many slices it has looked."""
+    own = {place: n for place, n in places.items() if place[1] % share.of == share.number}
     rewritten = looked = 0
-    for magazine, shards in _together(places):
+    for magazine, shards in _together(own):
         if most is not None and looked >= most:
             break
         found, slices_there = _worth_it(catalog, queue, magazine, shards)
