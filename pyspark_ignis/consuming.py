@@ -166,18 +166,20 @@ def consume(
         names = [queue] if isinstance(queue, str) else queue
         plan.source["breaker"] = _breaker_text(breaker, names)
     read = SourceOptions.of(plan.source)
-    timeout, place = _timeout(read, contract)
+    located, queues = look_up(read)
+    for each in queues:
+        contract.check_class(each.name, each.schema)
+    timeout = contract.timeout_for(queues)
     available = source_schema(read)
     chosen = contract.read(available.names)
     check_columns(read.queues, available.names, chosen)
     messages = plan.messages(spark, chosen, available)
-    is_main = place is Magazine.MAIN
     settled = settlement(
         messages,
         replace(contract, columns=chosen),
         timeout,
         read.breaker,
-        may_put_off=is_main,
+        may_put_off=located.magazine is Magazine.MAIN,
         output=None if output is None else _output(plan.source, output),
     )
     return plan.start(spark, settled, contract.retry, output)
@@ -196,11 +198,3 @@ def _breaker_text(breaker: Any, queues: Sequence[str]) -> str:
     if not isinstance(breaker, Breaker):
         raise BadOption(f"breaker={breaker!r}: give a Breaker, such as Breaker(of=50)")
     return text_of(replace(breaker, name=breaker.name or name_for(queues)))
-
-
-def _timeout(options: SourceOptions, contract: Contract) -> tuple[float, Magazine]:
-    """Return the seconds that a call may take, and the magazine; check the class of its objects."""
-    options, queues = look_up(options)
-    for queue in queues:
-        contract.check_class(queue.name, queue.schema)
-    return contract.timeout_for(queues), options.magazine
