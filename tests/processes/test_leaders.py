@@ -18,7 +18,7 @@ from queue_core import Store
 from queue_core.catalog import dialect
 from queue_core.catalog.holder_tables import leases
 from queue_core.errors import BadOption, NotLeading
-from queue_core.upkeep.leader import Leader, candidate
+from queue_core.upkeep.leader import Candidate, candidate
 from queue_core.upkeep.leader.lease import LeaseLeader
 from queue_core.upkeep.leader.zookeeper import ZooKeeperLeader
 from queue_core.upkeep.tasks.runner import SideTasks
@@ -33,16 +33,16 @@ INSTANCES = ("one", "two", "three")
 QUEUES = ("orders", "parcels")
 
 
-def by_lease(store: Store, name: str, _: str) -> Leader:
+def by_lease(store: Store, name: str, _: str) -> Candidate:
     # Long: a process may pause. `end_lease` ends it.
     return LeaseLeader(store.catalog, holder=name, ttl=2 * PATIENCE, every=0.1)
 
 
-def by_zookeeper(store: Store, name: str, hosts: str) -> Leader:
+def by_zookeeper(store: Store, name: str, hosts: str) -> Candidate:
     return ZooKeeperLeader(hosts, instance=name, partitions=lambda: QUEUES, every=0.2, session=8.0)
 
 
-def work(make: Callable[..., Leader], address: Address, name: str, hosts: str, journal: Journal):
+def work(make: Callable[..., Candidate], address: Address, name: str, hosts: str, journal: Journal):
     """Sweep whenever this instance leads, until it is killed."""
     with Store(address) as store:
         leader = make(store, name, hosts)
@@ -63,7 +63,7 @@ def work(make: Callable[..., Leader], address: Address, name: str, hosts: str, j
 class Instances:
     """The processes and their output."""
 
-    def __init__(self, make: Callable[..., Leader], address: Address, hosts: str, folder: Path):
+    def __init__(self, make: Callable[..., Candidate], address: Address, hosts: str, folder: Path):
         self.journals = {name: Journal(folder / name) for name in INSTANCES}
         self.children = {
             name: Child(

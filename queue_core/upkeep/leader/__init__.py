@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 
 
 class Leader(Protocol):
-    """An instance that may be the leader; safe for threads."""
-
-    def start(self) -> None:
-        """Stand for election until `stop`; return without waiting for the result."""
-
-    def stop(self) -> None:
-        """Resign; another instance can take over at once."""
+    """What a side task asks of an instance that may be the leader; safe for threads."""
 
     def leads(self) -> bool:
         """Return whether this instance is the leader, as far as it knows without asking."""
@@ -38,6 +32,16 @@ class Leader(Protocol):
 
         Call it first in the transaction.
         """
+
+
+class Candidate(Leader, Protocol):
+    """An instance that stands for election."""
+
+    def start(self) -> None:
+        """Stand for election until `stop`; return without waiting for the result."""
+
+    def stop(self) -> None:
+        """Resign; another instance can take over at once."""
 
     def grant(self) -> tuple[str, int] | None:
         """
@@ -53,7 +57,7 @@ def candidate(
     zookeeper: str | None = None,
     client_id: str = CLIENT_ID,
     partitions: Callable[[], Sequence[str]] = tuple,
-) -> Leader:
+) -> Candidate:
     """
     Return a candidate that is not started yet, for the catalog's lease or for ZooKeeper.
 

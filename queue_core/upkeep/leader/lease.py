@@ -127,12 +127,6 @@ class Deputy:
         self._grant = grant
         self._run_id = run_id
 
-    def start(self) -> None:
-        """Do nothing: a deputy does not stand for election."""
-
-    def stop(self) -> None:
-        """Do nothing: the leader goes on."""
-
     def leads(self) -> bool:
         """Return true: only a transaction finds out."""
         return True
@@ -143,7 +137,3 @@ class Deputy:
             raise NotLeading(f"{self._grant[0]} is not the {ROLE} any more")
         if self._grant is None and not task_runs.is_open(connection, self._run_id):
             raise NotLeading(f"run {self._run_id} of the {ROLE} was taken over")
-
-    def grant(self) -> tuple[str, int] | None:
-        """Return what this deputy was granted."""
-        return self._grant

@@ -25,12 +25,12 @@ from queue_core.values.options import CLIENT_ID
 if TYPE_CHECKING:
     from queue_core.catalog.database import Catalog
     from queue_core.segments.storage import Storage
-    from queue_core.upkeep.leader import Leader
+    from queue_core.upkeep.leader import Candidate
     from queue_core.upkeep.tasks.runner import SideTasks
     from queue_core.upkeep.tasks.shovel import Retries
 
 #: Makes the runner of some tasks, and its leader, not yet started.
-Made: TypeAlias = "tuple[SideTasks, Leader]"
+Made: TypeAlias = "tuple[SideTasks, Candidate]"
 
 #: Seconds between two searches for due tasks. Tasks are due every few minutes: an idle process
 #: costs little more than a heartbeat.
