@@ -33,15 +33,11 @@ class IgnisLogReader(DataSourceStreamReader):
         """Return the offset at which a new query begins. Spark asks again for batch 0."""
         return self._driver().initial().to_json()
 
-    @property
-    def most(self) -> int | None:
-        """The most messages of a batch."""
-        return self._options.log.most if self._options.log is not None else None
-
     def after(self, start: dict[str, Any], *, everything: bool = False) -> dict[str, Any]:
         """Return the offset of the next batch, of *everything* if so; *start* if there is none."""
-        begin = LogOffset.from_json(start)
-        found = self._driver().next(begin, None if everything else self.most)
+        begin, log = LogOffset.from_json(start), self._options.log
+        most = None if everything or log is None else log.most
+        found = self._driver().next(begin, most)
         return start if found is begin else found.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:

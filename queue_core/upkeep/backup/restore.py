@@ -81,7 +81,9 @@ def restore(
     manifest = _checked(folder)
     copies = folder.segments(manifest)
     storage = Storage.open(address.storage).of_store(None)
-    catalog = _open(address)
+    catalog: Catalog | None = None
+    with suppress(NoSuchStore):
+        catalog = Catalog(address.catalog, create=False)
     try:
         found = look(catalog, storage)
         store = store_id(manifest, found, address, over=over)
@@ -176,14 +178,6 @@ def _checked(folder: BackupFolder) -> Manifest:
     for name in manifest.tables:
         folder.check(manifest, name)
     return manifest
-
-
-def _open(address: Address) -> Catalog | None:
-    """Open the catalog; None if there is none."""
-    try:
-        return Catalog(address.catalog, create=False)
-    except NoSuchStore:
-        return None
 
 
 def _copy(
