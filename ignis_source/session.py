@@ -28,7 +28,6 @@ from queue_core.catalog.holders.tickets import ticket_behind
 from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.catalog.poller import Watch
 from queue_core.catalog.slices import amounts
-from queue_core.catalog.slices.logs import WAIT_SECONDS
 from queue_core.catalog.slices.shard_locks import Horizon
 from queue_core.errors import BadOption, CatalogUnavailable
 from queue_core.support import faults
@@ -105,7 +104,8 @@ class Session:
         while any(info.log_of for info in self._queues.infos):
             # A transaction of a caller may keep some for as long as it likes.
             with suppress(dialect.StillLocked):
-                take_in(self.store.catalog, self.store.storage.uri, ids, seconds=WAIT_SECONDS)
+                seconds = dialect.TASK_LOCK_SECONDS
+                take_in(self.store.catalog, self.store.storage.uri, ids, seconds=seconds)
                 break
         self._requests.horizon = Horizon.now(self.store.catalog, ids, self._options.magazine)
 

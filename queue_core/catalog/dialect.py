@@ -28,6 +28,9 @@ from queue_core.values.address import masked, masked_query
 _SQLITE = "sqlite:///"
 #: Of a process with several threads, such as a pool or a web service.
 IDLE_CONNECTIONS = 4
+#: Seconds for which a task waits for a lock that a transaction of a caller may have for long, while
+#: it holds others, or other tasks wait.
+TASK_LOCK_SECONDS = 2.0
 
 
 @lru_cache(maxsize=4)

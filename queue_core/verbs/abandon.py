@@ -19,7 +19,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders.consumers import SETTLES, ack_of
 from queue_core.catalog.holders.tickets import held_in, trial
 from queue_core.catalog.queues import as_it_is
-from queue_core.catalog.slices import amounts, logs
+from queue_core.catalog.slices import amounts
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import eligible, overdelivered
 from queue_core.catalog.slices.sidelining import set_aside
@@ -50,7 +50,7 @@ def abandon(
             return 0
 
     # Other tasks and queues wait for those of a leader.
-    seconds = None if guard is None else logs.WAIT_SECONDS
+    seconds = None if guard is None else dialect.TASK_LOCK_SECONDS
     rounds = Rounds(catalog, "abandon", guard, limit=limit, seconds=seconds)
 
     def work(connection: Connection) -> int:

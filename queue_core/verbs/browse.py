@@ -20,7 +20,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.holders.tickets import Window, new_ticket, of_tickets, packed
 from queue_core.catalog.queues import states
-from queue_core.catalog.slices import logs, read_plans, replay_check
+from queue_core.catalog.slices import read_plans, replay_check
 from queue_core.catalog.slices.conditions import SOUND, in_queues
 from queue_core.catalog.slices.shard_locks import Horizon
 from queue_core.catalog.slices.slices import ShardKey, fetch
@@ -94,7 +94,7 @@ def browse_next(
         # What a transaction of a caller keeps comes in a later window.
         with suppress(dialect.StillLocked):
             where = (request.terms.storage, request.queue_ids)
-            take_in(catalog, *where, seconds=logs.WAIT_SECONDS)
+            take_in(catalog, *where, seconds=dialect.TASK_LOCK_SECONDS)
     horizon = request.horizon or Horizon.now(catalog, request.queue_ids, request.magazine)
 
     def unseen(connection: Connection) -> tuple[Window, int]:

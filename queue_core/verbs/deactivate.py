@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import queue_changes
+from queue_core.catalog import dialect, queue_changes
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import logs
 from queue_core.catalog.transact import transact
 from queue_core.values.model import QueueInfo
 from queue_core.verbs.detach import detach_within
@@ -26,5 +25,5 @@ def deactivate(catalog: Catalog, queue: QueueInfo, task: str = "by_hand") -> Non
             detach_within(connection, queue, task)
         queue_changes.deactivate(connection, queue)
 
-    seconds = None if task == "by_hand" else logs.WAIT_SECONDS
+    seconds = None if task == "by_hand" else dialect.TASK_LOCK_SECONDS
     transact(catalog, "deactivate", work, seconds=seconds)

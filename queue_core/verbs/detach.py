@@ -51,7 +51,7 @@ def stop_late(catalog: Catalog, root: QueueInfo) -> int:
     with catalog.read() as connection:
         late = lags.late(connection, root.id)
     for queue in late:
-        stop, seconds = partial(_stop_late, queue=queue), logs.WAIT_SECONDS
+        stop, seconds = partial(_stop_late, queue=queue), dialect.TASK_LOCK_SECONDS
         try:
             if not queue.detached_at and not transact(catalog, "detach", stop, seconds=seconds):
                 continue

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import queue_changes, queues, table_rows
+from queue_core.catalog import dialect, queue_changes, queues, table_rows
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import acts, breakers, jobs, schedule, token_buckets
 from queue_core.catalog.records.task_log import Moves
@@ -64,7 +64,8 @@ def drop(
         acts.note(connection, len(moves) or None)
         return len(moves)
 
-    return transact(catalog, "drop", work, seconds=None if task == "by_hand" else logs.WAIT_SECONDS)
+    seconds = None if task == "by_hand" else dialect.TASK_LOCK_SECONDS
+    return transact(catalog, "drop", work, seconds=seconds)
 
 
 def remove(connection: Connection, queue_id: int) -> None:

@@ -25,7 +25,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
 from queue_core.catalog.queues import SettingsChanged, as_it_is, hold_settings
 from queue_core.catalog.records import figures, task_log
-from queue_core.catalog.slices import amounts, id_map, logs, parts, read_plans, shard_locks
+from queue_core.catalog.slices import amounts, id_map, parts, read_plans, shard_locks
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import (
     START,
@@ -70,7 +70,7 @@ def expire(catalog: Catalog, storage_uri: str, queue: QueueInfo, *, in_parts: bo
     clock.check(catalog)
     task_log.prepare()
     # Other tasks and queues wait meanwhile.
-    seconds = logs.WAIT_SECONDS if in_parts else None
+    seconds = dialect.TASK_LOCK_SECONDS if in_parts else None
     rounds = Rounds(catalog, "expire", seconds=seconds)
     while True:
         with catalog.read() as connection:

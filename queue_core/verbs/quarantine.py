@@ -48,21 +48,21 @@ def quarantine(catalog: Catalog, storage: Storage) -> int:
     with catalog.read() as connection:
         damaged = _damaged(connection, list(reports))
         readers = logs.readers_of(connection, damaged)
-    work = partial(set_apart, names=list(reports))
+    work, seconds = partial(set_apart, names=list(reports)), dialect.TASK_LOCK_SECONDS
     try:
         for reader in readers:
             # Otherwise, each later intake would take a part of the segments again.
             try:
-                take_in(catalog, storage.uri, [reader], unread=damaged, seconds=logs.WAIT_SECONDS)
+                take_in(catalog, storage.uri, [reader], unread=damaged, seconds=seconds)
             except dialect.StillLocked:
                 # A transaction of a caller has fired from it. The next call finds the reports.
                 reports = {}
         try:
-            quarantined = transact(catalog, "quarantine", work, seconds=logs.WAIT_SECONDS)
+            quarantined = transact(catalog, "quarantine", work, seconds=seconds)
         except dialect.StillLocked:
             # It has fired some of them: the others are set apart now.
             reports, free = {}, partial(work, lock="skip")
-            quarantined = transact(catalog, "quarantine", free, seconds=logs.WAIT_SECONDS)
+            quarantined = transact(catalog, "quarantine", free, seconds=seconds)
     except dialect.StillLocked:
         return 0
     except CatalogForbidden:

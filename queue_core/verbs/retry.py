@@ -20,7 +20,7 @@ from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import retries, task_log
-from queue_core.catalog.slices import id_map, logs, shard_locks
+from queue_core.catalog.slices import id_map, shard_locks
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import WAITING, expiry_in, in_magazines, in_shards, these
 from queue_core.catalog.slices.moves import SHOVELLED, carry_out
@@ -51,7 +51,7 @@ def retry(
     limit. Raises `DamagedSegment` if messages may have expired, and one of them cannot be read.
     """
     selection = Selection.parse([queue], storage_uri, eligibility=of_expiry)
-    rounds = Rounds(catalog, "retry", limit=limit, seconds=logs.WAIT_SECONDS)
+    rounds = Rounds(catalog, "retry", limit=limit, seconds=dialect.TASK_LOCK_SECONDS)
     # The shards whose other messages are left to a later call.
     shut: set[int] = set()
     while True:

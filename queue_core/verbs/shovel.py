@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import schedule, task_log
-from queue_core.catalog.slices import amounts, logs
+from queue_core.catalog.slices import amounts
 from queue_core.catalog.slices.conditions import (
     READY,
     START,
@@ -121,7 +121,7 @@ def shovel(catalog: Catalog, queue: QueueInfo, shovelful: Shovelful) -> int:
 
     def move(request: FireRequest) -> int:
         # As a task, which other tasks and queues wait for.
-        seconds = None if shovelful.early else logs.WAIT_SECONDS
+        seconds = None if shovelful.early else dialect.TASK_LOCK_SECONDS
         rounds = Rounds(
             catalog, "shovel", limit=limit, rate=rate, late=are_brief(), seconds=seconds
         )

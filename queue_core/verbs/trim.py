@@ -54,7 +54,7 @@ def trim(catalog: Catalog, queue: QueueInfo) -> int:
         )
     if queue.settings.log is None:
         return 0
-    rounds = Rounds(catalog, "trim", seconds=logs.WAIT_SECONDS)
+    rounds = Rounds(catalog, "trim", seconds=dialect.TASK_LOCK_SECONDS)
     # Another subscription must not wait for one from which a transaction of a caller has fired.
     with suppress(dialect.StillLocked):
         rounds.repeat(partial(_trim, queue=queue))

@@ -161,7 +161,7 @@ def test_a_query_that_ends_by_itself_waits_for_a_transaction_that_keeps_its_subs
     store, caller, session, monkeypatch
 ):
     monkeypatch.setattr(dialect.Dialect, "busy_seconds", 0.5)
-    monkeypatch.setattr("ignis_source.session.WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(dialect, "TASK_LOCK_SECONDS", 0.2)
     topic = make_queue(store, log="7 days")
     reader = store.subscribe("reading", to="orders")
     topic.load(orders(3))

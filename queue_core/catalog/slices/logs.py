@@ -50,9 +50,6 @@ from queue_core.values.rows import Rows
 
 #: How far the clock of a machine that names a time may be ahead of the catalog's, in microseconds.
 SOON = 60_000_000
-#: Seconds for which a task waits for a lock that a transaction of a caller may have for long, while
-#: it holds others, or other tasks wait.
-WAIT_SECONDS = 2.0
 
 _INSERT = insert(log_slices).inline()
 _OF_QUEUE = logs.c.queue_id == bindparam("queue")

@@ -29,7 +29,6 @@ from queue_core.catalog.slices import (
     id_map,
     intake,
     log_merging,
-    logs,
     parts,
     read_plans,
     rewritable,
@@ -214,7 +213,7 @@ def _rewrite(catalog: Catalog, storage: Storage, queue: QueueInfo, unit: Unit) -
         return rewritten
 
     with removed_if_refused(storage, [staged], dialect.StillLocked):
-        return transact(catalog, "compact", work, grows=True, seconds=logs.WAIT_SECONDS)
+        return transact(catalog, "compact", work, grows=True, seconds=dialect.TASK_LOCK_SECONDS)
 
 
 def _intact(
@@ -338,4 +337,4 @@ def _merge_rows(catalog: Catalog, storage: Storage, queue: QueueInfo, rows: Neig
         return count
 
     with removed_if_refused(storage, [staged], dialect.StillLocked):
-        return transact(catalog, "merge", work, grows=True, seconds=logs.WAIT_SECONDS)
+        return transact(catalog, "merge", work, grows=True, seconds=dialect.TASK_LOCK_SECONDS)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import pytest
 
+from queue_core.catalog import dialect
 from queue_core.catalog.databases.error_codes import ErrorCodes
-from queue_core.catalog.slices import logs
 from queue_core.support import faults
 from queue_core.verbs import fire
 from tests.processes import actors
@@ -30,7 +30,7 @@ def _steps(monkeypatch):
     monkeypatch.setattr(faults, "point", actors.point)
     # Some give up a lock that they wait for, and here another one may hold it for longer.
     monkeypatch.setattr(fire, "WAIT_SECONDS", actors.PATIENCE)
-    monkeypatch.setattr(logs, "WAIT_SECONDS", actors.PATIENCE)
+    monkeypatch.setattr(dialect, "TASK_LOCK_SECONDS", actors.PATIENCE)
     noted = lambda codes, error: refused.append(error) or can_retry(codes, error)  # noqa: E731
     monkeypatch.setattr(ErrorCodes, "can_retry", noted)
     yield
