@@ -40,18 +40,12 @@ REASONS = pa.schema(
 )
 #: The ends of the traces of exceptions, of some of the messages that have a reason.
 TRACES = pa.schema([("message_id", pa.int64()), ("trace", pa.string())])
-#: The same, as the catalog stores them.
-FAILURES = pa.schema(
+#: Kinds and reasons, as the store reports them.
+FAILURE_LOG = pa.schema(
     [
         *REASONS,
         #: How often the message had failed before: 0 at first.
         pa.field("attempt", pa.int32()),
-    ]
-)
-#: The same, as the store reports them.
-FAILURE_LOG = pa.schema(
-    [
-        *FAILURES,
         #: The consumer that held the message.
         pa.field("consumer", pa.string()),
         pa.field("failed_at", TIMESTAMP),

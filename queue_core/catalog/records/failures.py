@@ -27,7 +27,7 @@ from queue_core.values.schema import TIMESTAMP
 #: Rows of slices that were sidelined, as the slices were before.
 Moved: TypeAlias = Sequence[tuple[Slice, Rows]]
 
-#: How `FAILURES` are stored. Ids are stored as differences, which are small and mostly equal; each
+#: How failures are stored. Ids are stored as differences, which are small and mostly equal; each
 #: text is stored once.
 _WORDS = pa.dictionary(pa.int32(), pa.string())
 _KEPT = pa.schema(
