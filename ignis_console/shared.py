@@ -153,25 +153,9 @@ def _compute_beside(slot: _Slot[Answer], compute: Callable[[], Answer]) -> None:
 
 
 class Remembered(LruCache[Hashable, Value]):
-    """
-    Values by keys, up to a total size; those that were not used for the longest time go first.
-
-    Args:
-        most: The most that all values may have together.
-        size: Returns the size of a value; by default, each has 1.
-    """
-
-    def __init__(self, most: int, size: Callable[[Value], int] = lambda _: 1) -> None:
-        super().__init__(most, size)
+    """A cache that can also make up the key of a value."""
 
     def keep(self, value: Value) -> str | None:
         """Keep a value by a token that nobody can guess; return None: it is too large."""
         token = secrets.token_urlsafe(12)
         return token if self.put(token, value) else None
-
-    def put(self, key: Hashable, value: Value) -> bool:
-        """Keep a value, unless it is too large; return whether it is kept."""
-        if self._size_of(value) > self._capacity:
-            return False
-        self.update(key, lambda _: value)
-        return True

@@ -8,7 +8,6 @@ name, so that it never returns a stale column.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -54,7 +53,7 @@ class ColumnCache:
             batch = decode_all(segment, chunk, written, names, fetch)
             columns = [_copy(batch.column(at)) for at in indices]
             for key, column in zip(keys, columns, strict=True):
-                self._columns.update(key, partial(_first, column))
+                self._columns.put(key, column)
         fields = [written.field(at) for at in indices]
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
@@ -65,11 +64,6 @@ _cache = ColumnCache()
 def read_columns(plan: ReadPlan, columns: Sequence[str]) -> pa.Table:
     """Return some columns of the messages of a plan, like `read_table`, through the cache."""
     return read_table(plan, columns, _cache)
-
-
-def _first(column: pa.Array, known: pa.Array | None) -> pa.Array:
-    """Return the cached column if another thread was faster."""
-    return column if known is None else known
 
 
 def _copy(column: pa.Array) -> pa.Array:

@@ -12,9 +12,13 @@ V = TypeVar("V")
 
 
 class LruCache(Generic[K, V]):
-    """Values by key, at most *capacity* in total as *size_of* measures them; safe for threads."""
+    """
+    Values by key, at most *capacity* in total as *size_of* measures them; safe for threads.
 
-    def __init__(self, capacity: int, size_of: Callable[[V], int]) -> None:
+    By default, each value has the size 1.
+    """
+
+    def __init__(self, capacity: int, size_of: Callable[[V], int] = lambda _: 1) -> None:
         self._capacity = capacity
         self._size_of = size_of
         self._size = 0
@@ -37,6 +41,13 @@ class LruCache(Generic[K, V]):
         with self._lock:
             if key in self._values:
                 self._size -= self._size_of(self._values.pop(key))
+
+    def put(self, key: K, value: V) -> bool:
+        """Store a value, unless it alone exceeds the capacity; return whether it is stored."""
+        if self._size_of(value) > self._capacity:
+            return False
+        self.update(key, lambda _: value)
+        return True
 
     def update(self, key: K, change: Callable[[V | None], V]) -> V:
         """

@@ -99,4 +99,4 @@ class KnownGroups:
         if self._groups and self._keeps:
             groups = pc.unique(pa.concat_arrays(self._groups))
             found = _Scanned(self._at, self._released, max(position, self._end), groups)
-            _scanned.update(self._shard, lambda _: found)
+            _scanned.put(self._shard, found)
