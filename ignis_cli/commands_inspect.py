@@ -55,13 +55,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 #: What `ignis top` counts.
 _COUNTS = ("waiting", "in_flight", "sidelined", "damaged")
 #: Counters of main since the queue was created, by the name of their rate.
-_RATES = {
-    "loaded_per_s": "all_loaded",
-    "returned_per_s": "all_returned",
-    "fired_per_s": "all_fired",
-    "deleted_per_s": "all_deleted",
-    "sidelined_per_s": "all_sidelined",
-}
+_RATES = {f"{counter}_per_s": f"all_{counter}" for counter in figures.COUNTED}
 _SCHEMA = pa.schema(
     [
         ("queue", pa.string()),
