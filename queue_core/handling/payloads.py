@@ -20,7 +20,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from queue_core.errors import BadOption
-from queue_core.handling.objects.codecs import Misfit, one_of
+from queue_core.handling.objects.codecs import Misfit, nested, one_of
 from queue_core.handling.objects.message_class import MessageClass
 from queue_core.handling.objects.python_rows import Unreadable, rows_of
 from queue_core.values.durations import is_number
@@ -168,7 +168,7 @@ class _Shapes:
                     raise Misfit("is missing", name)
             return kind(
                 **{
-                    name: _within(name, read, value[name])
+                    name: nested(name, read, value[name])
                     for name, read in readers.items()
                     if name in value
                 }
@@ -196,7 +196,7 @@ class _Shapes:
 
         def each(value: Any) -> Any:
             _check(value, list, "a list")
-            return kind([_within(f"[{number}]", read, item) for number, item in enumerate(value)])
+            return kind([nested(f"[{number}]", read, item) for number, item in enumerate(value)])
 
         return each
 
@@ -205,7 +205,7 @@ class _Shapes:
 
         def each(value: Any) -> Any:
             _check(value, dict, "an object")
-            return {name: _within(name, read, item) for name, item in value.items()}
+            return {name: nested(name, read, item) for name, item in value.items()}
 
         return each
 
@@ -267,13 +267,6 @@ def _nothing(value: Any) -> None:
 def _check(value: Any, kind: type, called: str) -> None:
     if not isinstance(value, kind):
         raise Misfit(f"{called} is needed, not {_name(value)}")
-
-
-def _within(step: str, read: Reader, value: Any) -> Any:
-    try:
-        return read(value)
-    except Misfit as misfit:
-        raise misfit.within(step) from misfit.__cause__
 
 
 def _is_required(field: Field[Any]) -> bool:

@@ -78,6 +78,14 @@ class Misfit(ValueError):
         return Misfit(self._problem, f"{step}{between}{self._path}")
 
 
+def nested(step: str, convert: Convert, value: Any) -> Any:
+    """Return a converted value that another one contains; a `Misfit` then names the step to it."""
+    try:
+        return convert(value)
+    except Misfit as misfit:
+        raise misfit.within(step) from misfit.__cause__
+
+
 def one_of(values: Sequence[Any]) -> Convert:
     """Return a function that returns one of some values, and raises `Misfit` for another one."""
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Protocol, get_type_hints
 
 import pyarrow as pa
 
-from queue_core.handling.objects.codecs import Codec, Misfit
+from queue_core.handling.objects.codecs import Codec, Misfit, nested
 from queue_core.handling.objects.hints import codec_of
 
 
@@ -52,10 +53,7 @@ def fields_of(kind: type, within: tuple[type, ...] = ()) -> tuple[Field, ...]:
 
     found = []
     for name, hint, init in _hints(kind):
-        try:
-            found.append(Field(name, codec_of(hint, record), init))
-        except Misfit as error:
-            raise error.within(name) from error
+        found.append(Field(name, nested(name, partial(codec_of, record=record), hint), init))
     if not found:
         raise Misfit("it has no fields")
     return tuple(found)
@@ -122,17 +120,10 @@ def _record(kind: type, within: tuple[type, ...]) -> Codec:
     def encode(one: Any) -> dict[str, Any]:
         if type(one) is not kind:
             raise Misfit(f"{kind.__name__} is needed, not {type(one).__name__}")
-        return {name: _part(name, codec.encoded, get(one)) for name, get, codec in parts}
+        return {name: nested(name, codec.encoded, [get(one)])[0] for name, get, codec in parts}
 
     def decode(row: Mapping[str, Any]) -> Any:
-        return make([_part(name, codec.decoded, row[name]) for name, _, codec in parts])
+        return make([nested(name, codec.decoded, [row[name]])[0] for name, _, codec in parts])
 
     struct = pa.struct([field.codec.field(field.name) for field in fields])
     return Codec(struct, (kind,), encode=encode, decode=decode)
-
-
-def _part(name: str, convert: Callable[[list[Any]], Any], value: Any) -> Any:
-    try:
-        return convert([value])[0]
-    except Misfit as error:
-        raise error.within(name) from error

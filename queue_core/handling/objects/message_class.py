@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from queue_core.errors import SchemaMismatch
-from queue_core.handling.objects.codecs import Misfit
+from queue_core.handling.objects.codecs import Misfit, nested
 from queue_core.handling.objects.fields import fields_of, is_message_class, maker
 from queue_core.handling.objects.python_rows import Unreadable, each_of, values_of
 from queue_core.values.failure_kinds import reason_of
@@ -71,7 +71,10 @@ class MessageClass:
         return each_of(batch, self._objects)
 
     def _objects(self, batch: pa.RecordBatch) -> list[Any]:
-        columns = [self._values(batch, number) for number in range(len(self._fields))]
+        columns = [
+            nested(field.name, field.codec.decoded, values_of(batch.column(field.name)))
+            for field in self._fields
+        ]
         made: list[Any] = []
         for values in zip(*columns, strict=True):
             try:
@@ -96,13 +99,6 @@ class MessageClass:
                     f"queue {queue!r}: {which} is not a {self.kind.__name__}: {one.reason}"
                 )
         return made
-
-    def _values(self, batch: pa.RecordBatch, number: int) -> Sequence[Any]:
-        field = self._fields[number]
-        try:
-            return field.codec.decoded(values_of(batch.column(field.name)))
-        except Misfit as error:
-            raise error.within(field.name) from error
 
 
 def message_class(kind: Any) -> MessageClass:
