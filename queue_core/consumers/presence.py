@@ -63,8 +63,8 @@ class Heartbeat:
         if self._fenced is not None:
             raise self._fenced
 
-    def _beat(self) -> float | None:
-        """Send a beat; return the seconds until the next one, or None for the interval."""
+    def announce(self) -> float | None:
+        """Send a beat now; return the seconds until the next one, or None for the interval."""
         self._catalog.write(lambda connection: consumers.heartbeat(connection, self.consumer))
         return None
 
@@ -72,7 +72,7 @@ class Heartbeat:
         # While the catalog is unavailable, the consumer's own work reports it.
         with suppress(IgnisError):
             try:
-                return self._beat()
+                return self.announce()
             except Conflict as error:
                 self._fenced = error
                 self._loop.end()
@@ -145,9 +145,6 @@ class Presence(Heartbeat):
         # Without a heartbeat, it soon counts as gone.
         with suppress(IgnisError):
             self._catalog.write(lambda connection: interests.leave(connection, self.consumer))
-
-    def _beat(self) -> float:
-        return self.announce()
 
     def _tell(self, connection: Connection) -> interests.Seen:
         interested = self._interested(connection)

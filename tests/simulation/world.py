@@ -228,7 +228,7 @@ class World:
         if heart._loop._is_ending or heart._fenced is not None:
             return
         try:
-            heart._beat()
+            heart.announce()
         except Conflict as error:
             heart._fenced = error
         except IgnisError:
