@@ -18,14 +18,14 @@ from queue_core.values.ids import IdSet
 from queue_core.values.model import Slice
 from queue_core.values.retry import Retry
 from queue_core.values.rows import EMPTY, Numbers, Rows
-from queue_core.values.waits import no_waits
+from queue_core.values.waits import LATEST, no_waits
 
 #: The due time of dead messages.
 NEVER = 2**62
 #: Given times are rounded up to multiples of this: microseconds.
 _STEP = 250_000
 #: The last of these multiples that a datetime of Python can show.
-_LAST = 253_402_300_799_750_000
+_LAST = LATEST // _STEP * _STEP
 
 
 class DueTimes:

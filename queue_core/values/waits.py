@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from queue_core.errors import BadOutcome
+from queue_core.values.durations import LONGEST_SECONDS
 from queue_core.values.failure_kinds import check_table
 from queue_core.values.ids import IdSet
 from queue_core.values.schema import TIMESTAMP
@@ -28,9 +29,8 @@ WAITS = pa.schema(
 )
 #: The columns of a table of outcomes, and their types.
 COLUMNS = {"not_before": TIMESTAMP, "delay": pa.float64(), "dead": pa.bool_()}
-_LONGEST = 3_155_760_000
-#: The times that a datetime of Python can show.
-_EARLIEST, _LATEST = -62_135_596_800_000_000, 253_402_300_799_999_999
+#: The first and the last time that a datetime of Python can show, in microseconds since 1970.
+EARLIEST, LATEST = -62_135_596_800_000_000, 253_402_300_799_999_999
 _BOTH = "a message has both not_before and delay; give it one of them"
 _OUTSIDE = "the column 'not_before' has a time outside of the years 1 to 9999"
 _TOO_LONG = "the column 'delay' has a value that is negative or longer than 100 years"
@@ -101,7 +101,7 @@ def checked(name: str, column: Column) -> Column:
     if name == "delay":
         import pyarrow.compute as pc
 
-        fits = pc.and_(pc.greater_equal(column, 0), pc.less_equal(column, _LONGEST))
+        fits = pc.and_(pc.greater_equal(column, 0), pc.less_equal(column, LONGEST_SECONDS))
         if _any(pc.invert(fits.fill_null(True))):
             raise BadOutcome(_TOO_LONG)
     return column
@@ -118,9 +118,9 @@ def check_waits(waits: pa.Table) -> None:
     at, delay = waits.column("not_before"), waits.column("delay")
     if _any(pc.and_(at.is_valid(), delay.is_valid())):
         raise BadOutcome(_BOTH)
-    if _any(pc.or_(pc.less(at, _EARLIEST), pc.greater(at, _LATEST))):
+    if _any(pc.or_(pc.less(at, EARLIEST), pc.greater(at, LATEST))):
         raise BadOutcome(_OUTSIDE)
-    if _any(pc.or_(pc.less(delay, 0), pc.greater(delay, _LONGEST * 1_000_000))):
+    if _any(pc.or_(pc.less(delay, 0), pc.greater(delay, int(LONGEST_SECONDS * 1e6)))):
         raise BadOutcome(_TOO_LONG)
     distinct = waits.group_by(WAITS.names).aggregate([])
     counted = pc.value_counts(distinct.column("message_id").combine_chunks())

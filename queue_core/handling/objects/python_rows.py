@@ -7,19 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core.values.failure_kinds import reason_of
-
-#: The first and the last time that Python can represent, in microseconds.
-_EARLIEST, _LATEST = (
-    int(np.datetime64(limit, "us").astype(np.int64)) for limit in (datetime.min, datetime.max)
-)
+from queue_core.values.waits import EARLIEST, LATEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,4 +64,4 @@ def values_of(column: pa.Array) -> list[Any]:
 def _within(times: pa.Array) -> bool:
     bounds = pc.min_max(times.cast(pa.int64()))
     earliest, latest = bounds["min"].as_py(), bounds["max"].as_py()
-    return earliest is None or (earliest >= _EARLIEST and latest <= _LATEST)
+    return earliest is None or (earliest >= EARLIEST and latest <= LATEST)
