@@ -439,7 +439,7 @@ def metrics(
                 show_json(reading)
             return
         if once:
-            sys.stdout.write(prometheus.page(store))
+            put(prometheus.page(store))
             return
         try:
             listening, stop = prometheus.serve(store, host, port)

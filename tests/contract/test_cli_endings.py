@@ -79,7 +79,9 @@ def test_a_closed_pipe_leaves_a_hint_of_the_messages_in_flight(place, queue, how
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a full device")
-@pytest.mark.parametrize("how", [["fire", "orders", "--json", "--delete"], ["queues"]])
+@pytest.mark.parametrize(
+    "how", [["fire", "orders", "--json", "--delete"], ["queues"], ["metrics", "--once"]]
+)
 def test_a_full_disk_is_one_line(place, queue, how):
     with open("/dev/full", "w") as full:
         code, said = ended(started(place, *how, stdout=full))
