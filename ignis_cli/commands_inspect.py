@@ -222,11 +222,15 @@ FIRST = {
     "sideline": "queue message_id dead kind reason due_at attempts",
     "slices": "queue consumer fired_at messages state",
 }
+#: Columns of times, of views that do not have their latest rows at their end.
+_TIMES = {"failures": "failed_at", "sideline": "sidelined_at", "slices": "moved_at"}
 
 
 def _show_view(view: str, rows: pa.Table, last: int | None = None) -> None:
     objects = {"limits": ["value"], "acts": ["chosen"]}.get(view, [])
     columns = [*FIRST.get(view, "").split(), *rows.column_names]
+    if view in _TIMES and last and rows.num_rows > last:
+        rows = rows.sort_by(_TIMES[view])
     show(rows, [*dict.fromkeys(columns)], last=last, without=("fingerprint",), objects=objects)
 
 

@@ -68,6 +68,20 @@ def test_an_interrupt_of_a_job_starts_no_jobs_of_further_queues(ignis, store, te
     assert (result.exit_code, result.stderr.count("is left to other processes")) == (1, 1)
 
 
+@pytest.mark.parametrize("command", ["failures", "retries", "slices"])
+def test_the_latest_rows_are_those_of_all_queues(ignis, store, tenants, command):
+    for queue in reversed(tenants):
+        queue.load(orders(1))
+        queue.sideline(queue.fire(1))
+
+    result = ignis("--json", command, "--last", 2)
+
+    assert [row["queue"] for row in answer(result)] == ["acme.orders", "acme.emails"]
+    assert "1 earlier row is not shown" in result.stderr
+    every = answer(ignis("--json", command, "--last", 3))
+    assert [row["queue"] for row in every] == [queue.name for queue in tenants]
+
+
 def test_a_name_or_a_pattern_of_no_queue_changes_nothing(ignis, store, tenants):
     assert "did you mean" in refusal(ignis("pause", "acme.emails", "acme.order"))
     assert "no queue matches 'amce.*'" in refusal(ignis("pause", "acme.emails", "amce.*"))
