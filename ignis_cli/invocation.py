@@ -124,6 +124,12 @@ class Ignis(_NoTypes, TyperGroup):
             if not error.is_closed:
                 complain(str(error), "OutputLost")
             raise typer.Exit(BROKEN if error.is_closed else REFUSED) from error
+        except typer.Abort as error:
+            typer.echo(err=True)  # The line of the question has no end.
+            if isinstance(error.__context__, KeyboardInterrupt):
+                raise KeyboardInterrupt from error
+            complain("standard input ended before an answer")
+            raise typer.Exit(BROKEN) from error
         except _Misused as error:
             raise _refused(error) from error
 

@@ -109,7 +109,9 @@ def test_messages_that_come_back_while_the_question_waits_are_left_alone(ignis, 
 def test_without_somebody_to_ask_the_answer_must_be_given(ignis, queue):
     said = refusal(ignis("--json", "requeue", "orders", "--all"))
     assert said == "ignis: requeue 4 messages of orders: repeat the command with --yes"
-    assert ignis("requeue", "orders", "--all").exit_code == 1
+    unanswered = ignis("requeue", "orders", "--all")
+    assert unanswered.exit_code == 1
+    assert unanswered.stderr.endswith("\nignis: standard input ended before an answer\n")
     assert aside(queue) == [0, 1, 2, 3]
 
     assert answer(ignis("--json", "requeue", "orders", "--all", "--yes")) == [{"requeued": 4}]

@@ -36,10 +36,10 @@ def queue(place):
         yield queue
 
 
-def started(place, *args, script=RUN, stdout=subprocess.PIPE, unbuffered=""):
+def started(place, *args, script=RUN, stdin=None, stdout=subprocess.PIPE, unbuffered=""):
     return subprocess.Popen(
         [sys.executable, "-c", script, *args],
-        stdout=stdout, stderr=subprocess.PIPE, text=True,
+        stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, text=True,
         env=os.environ | {
             "IGNIS_PATH": str(place), "PYTHONUNBUFFERED": unbuffered,
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
@@ -120,3 +120,13 @@ def test_ctrl_c_ends_an_act_between_two_rounds_and_says_how_many_are_done(place,
     moved = queue.choose("all", magazine="sideline").count()
     assert int(found[1].replace(",", "")) == moved
     assert 0 < moved < MESSAGES
+
+
+def test_ctrl_c_at_a_question_is_no_answer(place, queue):
+    process = started(place, "delete", "orders", "--all", stdin=subprocess.PIPE)
+    question = "delete 1,500 messages of orders for good? [y/N]:"
+    assert process.stderr.read(len(question)) == question
+    process.send_signal(signal.SIGINT)
+
+    assert ended(process) == (130, "\n")
+    assert queue.choose("all").count() == MESSAGES
