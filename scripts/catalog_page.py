@@ -43,9 +43,9 @@ A load writes its rows as a **segment**, which never changes: a file, or the col
 
 | what happens | what changes |
 |---|---|
-| load | a new row in `segments`, and new slices in state 0, at the load pointers of `shards` |
+| load | a new row in `segments`, and new slices in state 0, at the load pointers of `shards`; with a log, also rows in `log_slices` |
 | fire | slices at the lowest places get state 1, a consumer and a ticket; a slice that the limit cuts is split in two |
-| delete, acknowledge | rows leave their slices; a slice without rows is deleted, then a segment without slices, and its file becomes garbage |
+| delete, acknowledge | rows leave their slices; a slice without rows is deleted, then a segment that neither a slice nor a log names, and its file becomes garbage |
 | sideline | rows become a slice in state 0 of magazine 1, at its tail, with one more attempt |
 | reload | rows become a slice in state 0 at their old places |
 | compaction | many small slices become one, of a new segment; `id_map` says which message is in which row |
@@ -78,10 +78,14 @@ To list the waiting messages of a queue, without taking any:
 
 1. Begin a transaction that sees one state of the catalog (`BEGIN` on SQLite, `REPEATABLE READ` on PostgreSQL), and compare the
    format in `facts`.
-2. Read `id` and `schema_version` of the queue, and all of its `schemas`.
+2. Read `id` and `schema_version` of the queue, and all of its `schemas`: of a subscription, those of `root_id`.
 3. Read its slices in magazine 0 and state 0, and the segments that they name.
 4. Read the record batches at the chunks that have rows of the slices, and compare their checksums.
 5. Take the rows of the slices, add nulls for newer columns, and order the rows by shard and place.
+
+Of a subscription, these are the messages that it has taken in. Behind them come those that the log of `root_id` has for it: in each
+shard, the rows of `log_slices` from its `cursor` on, up to `cursor_end` if that is not 0, if `log_of` is not 0 either. Its `selector`
+may leave some of them out.
 
 By default, a file is removed no sooner than an hour after its last message was settled. If a file is missing, begin again. A waiting message is not always
 one that a firing takes now: it may have expired, be held, be a suspect, or be in a paused queue, as
@@ -98,7 +102,7 @@ A consumer changes the catalog, and must keep all rules that the others rely on:
 3. Take the lowest places of a shard, and split a slice that is taken in part. Add the messages to `shard_locks.fired`, take the ticket
    from `consumers.last_ticket`, and write both into the slices.
 4. Settle only rows that are still in state 1 under its consumer and ticket, in one transaction with the counters. Delete segments
-   that no slice names, with their rows in `id_map`, and set their files to `garbage`.
+   that no slice names and whose `log_rows` are 0, with their rows in `id_map`, and set their files to `garbage`.
 5. Write seals: add the gain of each change, as the statements below do.
 6. Write `heartbeat_at` every few seconds: after 60 seconds without it, a consumer counts as dead, and sweeps may take its messages.
 7. [Notify](protocol.md#7-the-order-of-locks) the others of new messages and of room: on PostgreSQL with `NOTIFY ignis` and the ids of

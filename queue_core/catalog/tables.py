@@ -146,7 +146,7 @@ counters = Table(
     Column("reloaded", BigInteger, nullable=False),
     #: Settled, and gone.
     Column("deleted", BigInteger, nullable=False),
-    #: Left for the sideline because they failed.
+    #: Left for the sideline: they failed, were put off, or were moved by a person.
     Column("sidelined", BigInteger, nullable=False),
     #: Left the sideline for main, or for another queue.
     Column("shovelled", BigInteger, nullable=False),
@@ -162,7 +162,7 @@ counters = Table(
     Column("ignored", BigInteger, nullable=False),
     #: Removed because a new message replaced them, by a policy.
     Column("replaced", BigInteger, nullable=False),
-    #: Removed because the queue was full, or by a seek.
+    #: Removed by a full ring, a seek, or a load into a rendezvous that gave up.
     Column("dropped", BigInteger, nullable=False),
     #: The place at which an interrupted sweep continues.
     Column("sweep_pointer", BigInteger, nullable=False),

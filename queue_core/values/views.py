@@ -99,7 +99,7 @@ _SHARDS = (
     ViewColumn("reloaded", _LONG, "Fired messages that wait again at their old places."),
     ViewColumn("deleted", _LONG, "Messages that were processed and deleted."),
     ViewColumn(
-        "sidelined", _LONG, "Messages that failed or were put off, and left for the sideline."
+        "sidelined", _LONG, "Messages that left for the sideline: failed, put off or moved by hand."
     ),
     ViewColumn("shovelled", _LONG, "Messages that left the sideline for main or another queue."),
     ViewColumn("returned", _LONG, "Of these, messages that left it for main."),
@@ -110,7 +110,7 @@ _SHARDS = (
     ViewColumn("expired", _LONG, "Messages that expired and were removed."),
     ViewColumn("ignored", _LONG, "Messages that a load left out, as duplicates or by a policy."),
     ViewColumn("replaced", _LONG, "Messages that a policy removed in favour of newer ones."),
-    ViewColumn("dropped", _LONG, "Messages that a full ring or a seek dropped."),
+    ViewColumn("dropped", _LONG, "Messages that a ring, seek or failed rendezvous dropped."),
     ViewColumn("waiting", _LONG, "Messages that wait now."),
     ViewColumn("in_flight", _LONG, "Messages that are in flight now."),
 )

@@ -184,13 +184,13 @@ COUNTERS = {
     "fired": _counter("fired", "Messages that were fired or left, by any verb."),
     "reloaded": _counter("reloaded", "Fired messages that wait again."),
     "deleted": _counter("deleted", "Messages that were finished."),
-    "sidelined": _counter("sidelined", "Messages that failed or were put off."),
+    "sidelined": _counter("sidelined", "Messages that failed, were put off or moved by a person."),
     "shovelled": _counter("shovelled", "Messages that left the sideline to be tried again."),
     "swept": _counter("swept", "Messages that were stuck, or fired too often."),
     "expired": _counter("expired", "Messages that were too old."),
     "ignored": _counter("ignored", "Messages that a load left out."),
     "replaced": _counter("replaced", "Messages that a policy removed."),
-    "dropped": _counter("dropped", "Messages that a full ring or a seek dropped."),
+    "dropped": _counter("dropped", "Messages that a ring, seek or failed rendezvous dropped."),
 }
 #: Counters of main that each queue has from the beginning, so that a rate sees the first message.
 #: The others have a series once they were above 0.
