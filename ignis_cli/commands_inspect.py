@@ -276,8 +276,8 @@ def failures(store: Store, queue: AnyName = None, *, last: Last = 100, trace: bo
     Show why messages were sidelined.
 
     Args:
-        trace: Show instead, of failures that are alike, how many there are, and the end of the
-            trace of one of them: those that most messages had first.
+        trace: Show instead the groups of failures that are alike, the largest first: how many
+            failures each has, and the end of the trace of one of them.
     """
     rows = store.view("failures", queue)
     if not trace:

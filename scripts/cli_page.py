@@ -44,7 +44,8 @@ same form. Times are texts in ISO 8601. Decimal numbers are texts, and so are
 On a terminal, a table shows as many columns as fit, the most important ones first, and says which
 it leaves out. In a pipe or a file it is TSV: a line of names, and a line for each row, with plain
 numbers, seconds for ages, ISO 8601 for times, and `\\t` and `\\n` for tabs and line ends in texts.
-With `NO_COLOR`, there are no codes for the terminal at all.
+With `NO_COLOR`, tables, sentences and help have no codes for the terminal; `ignis top` and the
+progress of long work still move the cursor.
 
 ## Completion
 
