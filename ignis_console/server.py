@@ -54,18 +54,19 @@ def serve(store: Store, options: ConsoleOptions, announce: Callable[[str], None]
 @contextmanager
 def _outliving_signals() -> Iterator[None]:
     """
-    Let SIGTERM end the block, and not the process.
+    Let SIGTERM and Ctrl-C end the block, and not the process.
 
     At its end, uvicorn raises the signal again. The actions under way must be noted before.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    former = signal.signal(signal.SIGTERM, lambda *_: None)
+    former = {n: signal.signal(n, lambda *_: None) for n in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, former)
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def listen(host: str, port: int) -> socket.socket:

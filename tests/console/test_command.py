@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import signal
 import socket
 import sqlite3
 import ssl
@@ -64,6 +65,20 @@ def test_an_action_under_way_is_finished_and_noted_when_the_console_is_ended(
     assert (begin["action"], begin["ended"], begin["id"]) == ("sideline", False, end["id"])
     assert (end["messages"], end["error"], end["ended"]) == (6, None, True)
     assert queue.browse(magazine="sideline").num_rows == 6
+
+
+def test_ctrl_c_ends_it_in_order_too(tmp_path):
+    Store.open(tmp_path).close()
+    with console(tmp_path) as (process, site):
+        host = http.client.HTTPConnection(
+            site.removeprefix("http://").partition("/")[0], timeout=60
+        )
+        host.request("GET", "/")
+        host.getresponse().read()
+        host.close()
+        process.send_signal(signal.SIGINT)
+
+        assert process.wait(60) == 0
 
 
 def test_a_line_of_a_login_is_printed_and_works(address, tmp_path):
