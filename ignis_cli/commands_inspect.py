@@ -19,7 +19,7 @@ import typer
 
 from ignis_cli import logs
 from ignis_cli.app import AnyName, Count, Host, Last, Port, command, duration
-from ignis_cli.display import complain, console, in_json, put, say, show_json
+from ignis_cli.display import complain, console, flush, in_json, put, say, show_json
 from ignis_cli.invocation import BROKEN, current
 from ignis_cli.logs import LogFormat
 from ignis_cli.tables import grid, say_what_lacks, show, show_facts, show_table
@@ -328,6 +328,7 @@ def watch(store: Store, *, once: bool = False, interval: str = "1s") -> None:
         if once or in_json.get() or not screen.is_terminal:
             for frame in islice(looks, 1 if once else 0, 2 if once else None):
                 show(frame)
+                flush()
             return
         with Live(console=screen, screen=True) as live:
             for frame in looks:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -120,6 +121,15 @@ def test_ctrl_c_ends_an_act_between_two_rounds_and_says_how_many_are_done(place,
     moved = queue.choose("all", magazine="sideline").count()
     assert int(found[1].replace(",", "")) == moved
     assert 0 < moved < MESSAGES
+
+
+def test_top_prints_each_look_at_once(place, queue):
+    process = started(place, "--json", "top", "--interval", "1h")
+
+    assert select.select([process.stdout], [], [], 60)[0] == [process.stdout]
+    assert "orders" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    assert ended(process) == (0, "")
 
 
 def test_ctrl_c_at_a_question_is_no_answer(place, queue):
