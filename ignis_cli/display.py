@@ -81,7 +81,10 @@ def buffer_output() -> None:
 
     Without one, Python drops the rest of a text of which the system takes only a part, as a pipe or
     a disk does before it fails. `ignis fire --delete` would remove messages that nobody has.
+    If standard input is closed, Python has none: give it an empty one.
     """
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: SIM115 - it stays open to the end
     stream = getattr(sys.stdout, "buffer", None)
     if isinstance(stream, io.RawIOBase):
         sys.stdout = io.TextIOWrapper(

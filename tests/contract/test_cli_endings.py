@@ -123,6 +123,15 @@ def test_ctrl_c_ends_an_act_between_two_rounds_and_says_how_many_are_done(place,
     assert 0 < moved < MESSAGES
 
 
+def test_a_closed_standard_input_is_an_empty_one(place, queue):
+    closed = f"import sys; sys.stdin = None; {RUN}"
+
+    assert ended(started(place, "load", "orders", script=closed)) == (0, "")
+    code, said = ended(started(place, "delete", "orders", "--all", script=closed))
+    assert code == 1
+    assert said.endswith("\nignis: standard input ended before an answer\n")
+
+
 def test_top_prints_each_look_at_once(place, queue):
     process = started(place, "--json", "top", "--interval", "1h")
 
