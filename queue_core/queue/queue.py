@@ -544,7 +544,7 @@ class Queue(Looking, Settling):
             The id of the job.
 
         Raises:
-            BadOption: As in `shovel`, but for a subscription *to*: the job fails then.
+            BadOption: As in `shovel`.
             BadSelector: As in `shovel`.
             BadOutcome: As in `shovel`.
             NoSuchQueue: As in `shovel`.
