@@ -23,7 +23,7 @@ show the same. The command line needs no Spark. Times are seconds, or a number w
 | code | meaning |
 |---|---|
 | 0 | The command succeeded, with `--all` even if there was no message to change. |
-| 1 | You answered no, nothing matched, a check found something, a job failed, or a pipe closed. |
+| 1 | You gave no yes, nothing matched, a check found something, a job failed, or a pipe closed. |
 | 2 | An error, such as a wrong option: one red line on standard error. |
 | 130 | Ctrl-C. `work`, `console`, `metrics` and `top` end in order instead, with 0. |
 
