@@ -47,7 +47,13 @@ class QueryPresence:
                 exclusive=options.exclusive, single_active=options.single_active
             )
             self.life = Presence(
-                catalog, consumer, queue_ids, self._wants, priority=options.priority, claim=claim
+                catalog,
+                consumer,
+                queue_ids,
+                self._wants,
+                priority=options.priority,
+                claim=claim,
+                at_first=precedes,
             )
         else:
             # With fewer, it would be dead to others between two of them.
