@@ -201,7 +201,8 @@ class _CandidateSearch:
             return self._search(family._replace(limit=most, left_out=left_out))
 
         found = find_with_room(rooms, search, self._request, family.limit)
-        if waits and (found.num_rows or len(search(1, ()))):
+        anything = family._replace(limit=1, max_bytes=None)
+        if waits and (found.num_rows or len(self._search(anything))):
             # Otherwise, no message waits that the limits refuse.
             self._waits += waits
         # Each of the searches may have found as many bytes.
