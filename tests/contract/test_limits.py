@@ -48,6 +48,7 @@ def test_a_firing_takes_the_tokens_of_one_window(store, order):
     assert len(queue.fire("all", order=order)) == 3
 
 
+@pytest.mark.each_catalog
 def test_a_firing_that_waited_for_its_consumer_takes_its_tokens_too(store, monkeypatch):
     """PostgreSQL tells the time from before it waited for the row of the consumer."""
     late = int(3e6 / SLOW)
