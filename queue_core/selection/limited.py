@@ -78,12 +78,9 @@ class Allotment:
                 kept = [each for each in kept if each[0].queue_id not in room.queues]
                 # Beginning anywhere: a single token must not always go to the same shard.
                 evenly = take_evenly(here, room.messages, random.randrange(1 << 32))
-                for queue_id in {piece.queue_id for piece, _ in evenly}:
-                    own, found = (
-                        [each for each in some if each[0].queue_id == queue_id]
-                        for some in (here, evenly)
-                    )
-                    kept += self._first(own, found, candidates)
+                own = _by_queue(here)
+                for queue_id, found in _by_queue(evenly).items():
+                    kept += self._first(own[queue_id], found, candidates)
         return kept
 
     def _first(
@@ -201,6 +198,13 @@ def _together(queue_ids: Collection[int], rooms: Sequence[_Room]) -> int:
     for room in sorted(rooms, key=lambda room: (-len(room.queues), room.messages)):
         total += min(room.messages, sum(own.pop(id, 0) for id in room.queues))
     return total + sum(own.values())
+
+
+def _by_queue(taken: Sequence[Taken]) -> dict[int, list[Taken]]:
+    found: dict[int, list[Taken]] = defaultdict(list)
+    for piece, rows in taken:
+        found[piece.queue_id].append((piece, rows))
+    return found
 
 
 def _count(taken: Sequence[Taken]) -> int:
