@@ -313,6 +313,8 @@ def test_a_pool_of_the_sideline_keeps_main_from_nobody(store, queue):
 def test_a_query_of_the_sideline_without_a_priority_keeps_main_from_nobody(store, queue, session):
     aside = session(queues="orders_SIDELINE", singleActive="true")
     assert aside.next(START, None, None) == START
+    with store.catalog.read() as connection:
+        assert not connection.scalar(sa.select(interests.interests.c.interested))
     with ConsumerPool(store, "orders", lambda _: True, priority=1, tasks=[]) as pool:
         eventually(lambda: pool.counts.get("deleted") == 6)
 
