@@ -319,20 +319,22 @@ class Workers:
     def increase(self, by: int) -> int:
         """Add up to *by* workers, to 100 in all; return their new number, 0 after `stop`."""
         with self._scaling:
-            with self._lock:
-                room = (
-                    0 if self._context.stopping.is_set() else MAX_CONCURRENCY - len(self._workers)
-                )
-                more = max(min(by, room), 0)
-                first = self._started + 1
-                self._started += more
-                added = [Worker(self._context, f"worker {first + n}") for n in range(more)]
-                self._workers += added
-                suspended = set(self._suspended)
-            for worker in added:
-                for reason in suspended:
-                    _set(worker, reason, suspended=True)
-                worker.start()
+            for _ in range(by):
+                with self._lock:
+                    if self._context.stopping.is_set() or len(self._workers) >= MAX_CONCURRENCY:
+                        break
+                    self._started += 1
+                    worker = Worker(self._context, f"worker {self._started}")
+                    self._workers.append(worker)
+                    for reason in self._suspended:
+                        _set(worker, reason, suspended=True)
+                try:
+                    worker.start()
+                except RuntimeError:
+                    # There is no thread for it.
+                    self._workers.remove(worker)
+                    worker.end()
+                    raise
             return len(self)
 
     def decrease(self, by: int) -> int:

@@ -422,6 +422,23 @@ def test_a_pool_whose_worker_cannot_start_says_why(store, queue, monkeypatch):
     eventually(lambda: "worker 1" not in {thread.name for thread in threading.enumerate()})
 
 
+def test_a_pool_has_all_its_workers_once_there_are_threads_for_them(store, queue, monkeypatch):
+    refused = failing(RuntimeError("can't start new thread"))
+    monkeypatch.setattr(threading.Thread, "start", only_for("worker 2", refused))
+    queue.admin.change_settings(concurrency=1)
+    before = set(threading.enumerate())
+
+    def working():
+        new = set(threading.enumerate()) - before
+        return sum(each.name.startswith("worker ") for each in new)
+
+    with ConsumerPool(store, "orders", Recorder()) as pool:
+        eventually(lambda: working() == 1)
+        queue.admin.change_settings(concurrency=4)
+        eventually(lambda: working() == 4)
+        assert pool.concurrency == 4
+
+
 def test_a_pool_can_be_started_again(store, queue):
     recorder = Recorder()
     pool = ConsumerPool(store, "orders", recorder)
