@@ -18,6 +18,7 @@ from queue_core import Store
 from queue_core.catalog import dialect
 from queue_core.catalog.holder_tables import leases
 from queue_core.errors import BadOption, NotLeading
+from queue_core.support.loop import Loop
 from queue_core.upkeep.leader import Candidate, candidate
 from queue_core.upkeep.leader.lease import LeaseLeader
 from queue_core.upkeep.leader.zookeeper import ZooKeeperLeader
@@ -240,6 +241,30 @@ def test_the_nodes_are_those_of_ignismq(store, zookeeper):
             leader.stop()
         client.stop()
         client.close()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+def test_an_instance_that_finds_no_thread_stands_again_when_it_is_started(
+    store, zookeeper, monkeypatch
+):
+    from kazoo.client import KazooClient
+
+    leader = by_zookeeper(store, "one", zookeeper.hosts)
+
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    for start in ((Loop, "start"), (KazooClient, "start_async")):
+        with monkeypatch.context() as crowded:
+            crowded.setattr(*start, refuse)
+            with pytest.raises(RuntimeError, match="new thread"):
+                leader.start()
+    try:
+        leader.start()
+        until(leader.leads)
+    finally:
+        leader.stop()
 
 
 # --- either way -----------------------------------------------------------------------------------

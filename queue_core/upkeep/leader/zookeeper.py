@@ -85,11 +85,18 @@ class ZooKeeperLeader:
         if self._client is not None:
             return
         retry = KazooRetry(max_tries=-1, delay=0.1, max_delay=RETRY_SECONDS)
-        self._client = KazooClient(self._hosts, timeout=self._session, connection_retry=retry)
-        self._loop = Loop("ZooKeeper", self._read, every=self._every)
-        self._client.add_listener(self._connection_changed)
-        self._client.start_async()
-        self._loop.start()
+        client = KazooClient(self._hosts, timeout=self._session, connection_retry=retry)
+        self._client, self._loop = client, Loop("ZooKeeper", self._read, every=self._every)
+        client.add_listener(self._connection_changed)
+        try:
+            self._loop.start()
+            client.start_async()
+        except RuntimeError:
+            # There is no thread for it.
+            self._loop.end()
+            client.handler.stop()
+            self._client = None
+            raise
 
     def stop(self) -> None:
         """End the session; another instance can take over at once."""
