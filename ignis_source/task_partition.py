@@ -39,7 +39,7 @@ class TaskPartition(InputPartition):
     runs: tuple[TaskRun, ...]
     #: The numbers and names of the queues whose reports are told; 0: the store.
     names: Mapping[int, str | None]
-    #: The lease of the leader that has claimed them; None: it has none.
+    #: The lease of the leader that has claimed them; None: ZooKeeper has elected it.
     grant: tuple[str, int] | None
     #: Whether a person asked for the tasks, due or not.
     asked_for: bool

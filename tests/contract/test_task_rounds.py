@@ -161,7 +161,8 @@ def test_messages_whose_time_comes_return_at_a_rate_in_round_after_round(store, 
     assert queue.browse().num_rows == 6
 
 
-def test_a_deputy_of_a_leader_that_lost_its_lease_sweeps_nothing(store, stream, caplog):
+@pytest.mark.parametrize("knows", [False, True])
+def test_a_deputy_of_a_leader_that_lost_its_lease_sweeps_nothing(store, stream, caplog, knows):
     for name in ("orders", "bills"):
         queue = make_queue(store, name)
         queue.load(orders(2))
@@ -170,6 +171,8 @@ def test_a_deputy_of_a_leader_that_lost_its_lease_sweeps_nothing(store, stream, 
     one = stream("sweep")
     start = one.session.begin()
     end = one.session.next(start)
+    if knows:
+        one.session.leader.stop()
     store.catalog.write(lambda c: leases.release(c, ROLE, one.session.leader.holder))
     store.catalog.write(lambda c: leases.hold(c, ROLE, "another", 60))
 

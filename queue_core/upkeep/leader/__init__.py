@@ -47,7 +47,7 @@ class Candidate(Leader, Protocol):
         """
         Return the holder and the term of the catalog's lease, for a deputy in another process.
 
-        None if this instance has no lease.
+        With a term that no lease has while this instance does not lead. None: ZooKeeper elects it.
         """
 
 

@@ -83,10 +83,9 @@ class LeaseLeader:
         if held is None or not leases.holds(connection, ROLE, self.holder, held[0]):
             raise NotLeading(f"{self.holder} is not the {ROLE}: another instance is, or none")
 
-    def grant(self) -> tuple[str, int] | None:
-        """Return the holder and the term of the lease, as last renewed; None without one."""
-        held = self._held
-        return None if held is None else (self.holder, held[0])
+    def grant(self) -> tuple[str, int]:
+        """Return the holder and the term of the lease, as last renewed; 0: it does not lead."""
+        return self.holder, (self._held or (0, 0.0))[0]
 
     def _renew(self) -> None:
         def hold(connection: Connection) -> int | None:
