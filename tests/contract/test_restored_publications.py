@@ -13,7 +13,11 @@ from queue_core import Store
 from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.identity.identity import Identity
 from queue_core.catalog.record_tables import publications
-from queue_core.catalog.records.publications import forget_tickets, newest_ticket
+from queue_core.catalog.records.publications import (
+    forget_tickets,
+    is_new_batch,
+    newest_ticket,
+)
 from queue_core.catalog.tables import shard_locks, slices
 from queue_core.errors import Conflict
 from queue_core.segments.reader import read_table
@@ -23,6 +27,7 @@ from queue_core.waiting.publish import publish_once
 from tests.books import audit
 from tests.clocks import jump
 from tests.factories import make_batch, make_queue, make_staged, numbers_of, orders
+from tests.waiting import Caller
 
 NAME = of_query()
 
@@ -137,6 +142,34 @@ def test_the_tickets_of_another_source_of_the_batch_are_not_forgotten(store, his
         return newest_ticket(connection, one.name), newest_ticket(connection, two.name)
 
     assert store.catalog.write(forget) == (None, 2)
+
+
+@pytest.mark.each_catalog
+def test_a_batch_that_is_published_while_tickets_are_forgotten_stays_the_recorded_one(
+    store, history
+):
+    if store.catalog.file is not None:
+        pytest.skip("SQLite lets one write at a time")
+    queue = store.queue("b")
+    assert read(history, 2) == [4, 5]
+    batch = make_batch(
+        make_staged(queue, orders(2, 4)),
+        2,
+        tickets=json.dumps(at(3).to_json()),
+        digest=2,
+        entry="2",
+    )
+    consumer = Consumer(id=1, name=NAME, epoch=1)
+
+    def publishes(connection):
+        assert is_new_batch(connection, queue.info, batch)
+        forgets = Caller(lambda: store.catalog.write(lambda c: forget_tickets(c, consumer)))
+        forgets.join(0.5)
+        return forgets
+
+    store.catalog.write(publishes).done()
+
+    assert not publish(store, 2, [4, 5])
 
 
 def test_a_query_that_has_another_sink_now_gets_a_batch_twice_at_most(store, history, caplog):

@@ -143,6 +143,7 @@ def forget_tickets(connection: Connection, consumer: Consumer) -> None:
         select(publications.c.queue_id, publications.c.query_id, publications.c.content)
         .where(named)
         .order_by(publications.c.queue_id, publications.c.query_id)
+        .with_for_update()
     )
     for row in rows.all():
         with decoding(publications, f"query_id {row.query_id!r} and queue_id {row.queue_id}"):
