@@ -23,6 +23,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import abandoned
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS, DELETES_ON_COMMIT, ack_of
 from queue_core.catalog.identity import clock
+from queue_core.catalog.queues import as_it_is
 from queue_core.catalog.records import publications, task_log
 from queue_core.catalog.slices import amounts, slice_batches, sweep_pointers
 from queue_core.catalog.slices.changes import Changes
@@ -73,11 +74,13 @@ def sweep(
     """
     clock.check(catalog)
     task_log.prepare()
-    stuck = _stuck(queue, older_than, dead_after, consumer)
     slices, messages = BATCH_SLICES, BATCH_MESSAGES
     if by_hand:
         slices, messages = min(whole_slices(), slices), min(PART_MESSAGES, messages)
     with catalog.read() as connection:
+        # The leader may have read it long ago, with all others.
+        queue = as_it_is(connection, queue)
+        stuck = _stuck(queue, older_than, dead_after, consumer)
         dead = abandoned.dead_holders(connection, queue.id, dead_after, stuck[Magazine.MAIN])
     # First, because each batch would see fewer messages that were lost together. Of each consumer,
     # one at most is sidelined for it.

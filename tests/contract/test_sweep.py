@@ -5,6 +5,7 @@ import pytest
 from queue_core.catalog.holders import consumers
 from queue_core.errors import BadOption
 from queue_core.verbs.acknowledge import acknowledge
+from queue_core.verbs.sweep import sweep
 from tests.dump import backdate, dump
 from tests.factories import make_queue, numbers_of, orders
 
@@ -48,6 +49,15 @@ def test_the_age_is_the_queues_setting_unless_told(store):
     assert queue.sweep() == 0  # 20 minutes
     queue.admin.change_settings(sweep_after=900.0)
     assert queue.sweep() == 5
+
+
+def test_a_sweep_that_has_begun_takes_nothing_by_an_age_that_its_queue_has_no_longer(store):
+    queue, _ = fired_long_ago(store)
+    queue.admin.change_settings(sweep_after=900.0)
+    known = queue.refresh().info
+    queue.admin.change_settings(sweep_after=1200.0)
+
+    assert sweep(store.catalog, known) == 0
 
 
 def test_what_was_never_fired_is_never_swept(store):
