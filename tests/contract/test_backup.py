@@ -242,6 +242,17 @@ def test_a_hold_that_ended_spoils_the_backup_and_not_the_next_one(store, queue, 
     assert (folder / "manifest.json").exists()
 
 
+def test_the_hold_of_a_backup_that_was_killed_goes_with_that_of_the_next_one(store):
+    killed = f"{leases.BACKUP}killed"
+    store.catalog.write(lambda c: leases.hold(c, killed, killed, 0.0))
+
+    with Hold(store.catalog):
+        pass
+
+    with store.catalog.read() as connection:
+        assert connection.scalar(select(func.count()).select_from(leases.leases)) == 0
+
+
 def test_a_hold_is_renewed_while_it_lasts(store, monkeypatch):
     monkeypatch.setattr("queue_core.upkeep.backup.backup.RENEWED_SECONDS", 0.01)
 

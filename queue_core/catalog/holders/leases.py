@@ -71,8 +71,9 @@ def release(connection: Connection, role: str, holder: str) -> None:
 
 
 def forget(connection: Connection, role: str) -> None:
-    """Remove a role that will not be taken again."""
-    connection.execute(delete(leases).where(leases.c.role == role))
+    """Remove a role that will not be taken again, and those of backups that were killed."""
+    killed = leases.c.role.startswith(BACKUP) & (leases.c.ends_at <= dialect.now())
+    connection.execute(delete(leases).where((leases.c.role == role) | killed))
 
 
 def backs_up(connection: Connection) -> bool:
