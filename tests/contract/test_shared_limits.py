@@ -8,6 +8,7 @@ import pytest
 
 from ignis_source.offset import Offset
 from queue_core import ConsumerPool, Store, limit
+from queue_core.catalog import queue_changes
 from queue_core.catalog.tables import shared_limits
 from queue_core.catalog.tables import token_buckets as rows
 from queue_core.errors import BadOption
@@ -291,6 +292,28 @@ def test_a_dropped_queue_brings_no_tokens_back_to_those_that_share_its_limit(sto
     a.admin.drop()
 
     assert len(b.fire("all")) == 0
+
+
+def test_a_drop_beside_the_creation_of_a_queue_brings_no_tokens_back_to_it(store):
+    if store.catalog.file is not None:
+        pytest.skip("SQLite lets one write at a time")
+    a = make_queue(store, "a", shards=2, limits=RATE)
+    a.load(orders(30))
+    assert len(a.fire("all")) == 10
+    a.admin.deactivate()
+
+    def creates(connection):
+        like = {"shards": 2, "key": None, "settings": a.info.settings, "exist_ok": False}
+        queue_changes.create(connection, "c", a.info.schema, **like)
+        drops = Caller(a.admin.drop)
+        drops.join(0.5)
+        return drops
+
+    store.catalog.write(creates).done()
+
+    c = store.queue("c")
+    c.load(orders(5))
+    assert len(c.fire("all")) == 0
 
 
 def test_a_queue_that_leaves_a_name_shares_it_no_more(store, queues):

@@ -133,5 +133,7 @@ def forget(connection: Connection, queue_id: int) -> None:
     others = select(shared_limits.c.name).where(shared_limits.c.queue_id != queue_id)
     own = token_buckets.c.queue_id == queue_id
     unused = (token_buckets.c.queue_id == _SHARED, token_buckets.c.value.not_in(others))
-    for where in (unused, (own,)):
+    # A queue that is being created with such a name has locked its bucket.
+    names = connection.scalars(select(token_buckets.c.value).where(*unused).with_for_update())
+    for where in ((*unused, dialect.one_of(token_buckets.c.value, names)), (own,)):
         connection.execute(delete(token_buckets).where(*where))
