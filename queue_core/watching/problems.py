@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from statistics import fmean
 from typing import NamedTuple
 
@@ -286,7 +286,7 @@ def _untaken(queue: QueueFigures) -> Iterator[Problem]:
 
 
 def _pace(queue: QueueFigures) -> Iterator[Problem]:
-    pace = pace_of(queue.samples)
+    pace = pace_of(queue.samples, reads=queue.lag is not None)
     if pace is None or not queue.waiting or queue.is_paused:
         return
     less = pace.gives - pace.gets
@@ -437,8 +437,8 @@ class Pace(NamedTuple):
     flows: bool
 
 
-def pace_of(samples: Sequence[FigureSample]) -> Pace | None:
-    """Return the pace that samples show; None if they are of too short a time."""
+def pace_of(samples: Sequence[FigureSample], *, reads: bool) -> Pace | None:
+    """Return the pace that samples show, also of one that *reads* a log; None: too short a time."""
     begin = samples[-1].taken_at - TREND_SECONDS if samples else 0.0
     recent = [each for each in samples if each.taken_at >= begin and each.loaded_per_s is not None]
     if len(recent) < 3 or recent[-1].taken_at - recent[0].taken_at < LEAST_SECONDS:
@@ -448,11 +448,17 @@ def pace_of(samples: Sequence[FigureSample]) -> Pace | None:
     waiting = [fmean(each.waiting or 0 for each in part) for part in parts]
     gets = [(each.loaded_per_s or 0) + (each.returned_per_s or 0) for each in recent]
     gives = [each.fired_per_s or 0 for each in recent]
+    if reads:
+        # It loads what it takes in; what its log gets waits already.
+        gets = [
+            (b.fired_per_s or 0) + ((b.waiting or 0) - (a.waiting or 0)) / (b.taken_at - a.taken_at)
+            for a, b in pairwise(recent)
+        ]
     half = len(gets) // 2
     return Pace(
-        fmean(gets),
+        max(fmean(gets), 0),
         fmean(gives),
         waiting[0] < waiting[1] < waiting[2],
-        all(map(sum, (gets[:half], gets[half:]))),
+        all(sum(part) > 0 for part in (gets[:half], gets[half:])),
         all(map(sum, (gives[:half], gives[half:]))),
     )

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from queue_core import QueueSettings, limit
+from queue_core.values.log_limits import Lag
 from queue_core.watching.causes import Blocked, Causes, Holder, LimitState, OpenBreaker
 from queue_core.watching.present import FailedJob, Figures, FigureSample, QueueFigures
 from queue_core.watching.problems import find, of_queue, why
@@ -174,6 +175,7 @@ def test_each_problem_says_what_to_do():
 
 FINE = history(1000, 1000, gets=9.0, gives=2.0, each=10, count=30)
 GROWS = {"waiting": 5000, "samples": history(1000, 1000, gets=159.0, gives=29.0)}
+READS = {"waiting": 5000, "lag": Lag(5000, 5.0, 1)}
 
 
 @pytest.mark.parametrize(
@@ -192,6 +194,9 @@ GROWS = {"waiting": 5000, "samples": history(1000, 1000, gets=159.0, gives=29.0)
         (GROWS | {"samples": history(9000, -1000, gets=10.0, gives=20.0)}, [("draining", None)]),
         (GROWS | {"samples": history(9000, 0, gets=0.0, gives=0.0)}, []),
         (GROWS | {"paused_for": 1.0}, [("paused", "note")]),
+        # A subscription gets what its log gets, and not only what it takes in.
+        (READS | {"samples": history(1000, 6000, gets=10.0, gives=10.0)}, [("behind", "warning")]),
+        (READS | {"samples": history(9000, -1000, gets=99.0, gives=20.0)}, [("draining", None)]),
         # The reason is that nobody takes anything.
         (GROWS | {"consumers": 0}, [("unconsumed", None), ("behind", None)]),
     ],
