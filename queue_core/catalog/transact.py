@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 Place = TypeVar("Place")
 
 #: Called first in a transaction; raises if the transaction must not happen (`Leader.guard`).
-Guard = Callable[[Connection], None]
+Guard = Callable[[Connection], object]
 
 
 def transact(

@@ -13,10 +13,11 @@ from sqlalchemy import Connection
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import abandoned
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS, check
+from queue_core.catalog.identity import clock
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import IN_FLIGHT, Rules, held_by, in_magazines, in_queue
 from queue_core.catalog.slices.slices import fetch
-from queue_core.catalog.transact import transact
+from queue_core.catalog.transact import Guard, transact
 from queue_core.errors import BadOption
 from queue_core.values.model import Consumer, Magazine, QueueInfo
 from queue_core.values.names import KEEPER, nearest
@@ -29,13 +30,15 @@ def reset(
     Load kept messages again at their old places; return how many.
 
     They are those of *keeper* and of dead keepers; with *consumer*, those of the keeper of that
-    name. Raises `BadOption` if there is none.
+    name. Raises `BadOption` if there is none, and `CatalogUnavailable` if the clock has jumped.
     """
     if consumer is not None:
         kept = abandoned.of_keeper(_keeper(catalog, consumer))
     else:
         kept = abandoned.of_keepers(DEAD_AFTER_SECONDS, also=keeper)
-    return _reset(catalog, queue, (*in_magazines([*Magazine]), *kept))
+    # Those who live look dead after a jump of the clock.
+    guard = clock.confirm if consumer is None else None
+    return _reset(catalog, queue, (*in_magazines([*Magazine]), *kept), guard)
 
 
 def put_back(catalog: Catalog, queue: QueueInfo, consumer: Consumer) -> int:
@@ -44,13 +47,11 @@ def put_back(catalog: Catalog, queue: QueueInfo, consumer: Consumer) -> int:
 
     Raises `ConsumerFenced`.
     """
-    return _reset(catalog, queue, held_by(consumer.id), guard=consumer)
+    return _reset(catalog, queue, held_by(consumer.id), lambda c: check(c, consumer))
 
 
-def _reset(catalog: Catalog, queue: QueueInfo, held: Rules, guard: Consumer | None = None) -> int:
+def _reset(catalog: Catalog, queue: QueueInfo, held: Rules, guard: Guard | None) -> int:
     def work(connection: Connection) -> int:
-        if guard is not None:
-            check(connection, guard)
         kept = fetch(connection, *in_queue(queue.id), *IN_FLIGHT, *held, lock="wait")
         changes = Changes([queue])
         for piece in kept:
@@ -58,7 +59,7 @@ def _reset(catalog: Catalog, queue: QueueInfo, held: Rules, guard: Consumer | No
         changes.apply(connection)
         return sum(len(piece.rows) for piece in kept)
 
-    return transact(catalog, "reset", work)
+    return transact(catalog, "reset", work, guard)
 
 
 def _keeper(catalog: Catalog, name: str) -> str:

@@ -79,6 +79,17 @@ def test_nothing_that_is_young_goes_when_the_clock_jumps_in_the_middle(store, qu
     assert store.view("shards").column("swept").to_pylist()[0] == 0
 
 
+def test_no_kept_message_comes_back_from_one_who_lives_when_the_clock_jumps(store, queue):
+    assert len(queue.get_and_keep(5)) == 5
+    jump(store, 3)
+
+    with pytest.raises(CatalogUnavailable, match="advanced 3 days more"):
+        queue.reset()
+
+    store.admin.accept_clock()
+    assert queue.reset() == 5
+
+
 def test_no_key_is_forgotten_when_the_clock_jumps_in_the_middle(store, monkeypatch):
     rules = {"key": "number", "dedup": ["number"], "dedup_window": TWO_DAYS}
     queue = make_queue(store, **rules)
