@@ -17,7 +17,7 @@ from queue_core.catalog.records import shared_limits
 from queue_core.catalog.slices import copying, logs, shard_locks
 from queue_core.catalog.slices.logs import Cursor, Start
 from queue_core.catalog.transact import transact
-from queue_core.errors import BadOption
+from queue_core.errors import BadOption, NoSuchQueue
 from queue_core.policies import binding
 from queue_core.segments.shard_hash import check_key
 from queue_core.values import column_roles
@@ -64,7 +64,10 @@ def create(
         settings=checked,
         exist_ok=exist_ok,
     )
-    created = transact(catalog, "create", work, grows=True)
+    try:
+        created = transact(catalog, "create", work, grows=True)
+    except NoSuchQueue:  # It was dropped since its name was found to be taken.
+        created = transact(catalog, "create", work, grows=True)
     if exist_ok:
         _warn_of_kept(created, given)
     return created

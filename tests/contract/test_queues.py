@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pytest
 
+from queue_core.catalog import queue_changes
 from queue_core.errors import (
     BadName,
     BadOption,
@@ -94,6 +95,19 @@ def test_a_queue_of_another_shape_is_refused(store, other, what):
         make_queue(store, exist_ok=True, **other)
     assert what in str(refusal.value)
     assert dump(store) == before
+
+
+def test_a_name_that_a_drop_frees_while_a_queue_is_created_is_taken(store, monkeypatch):
+    find, dropped = queue_changes.find, [NoSuchQueue("dropped since its name was taken")]
+
+    def finds(connection, name):
+        if dropped:
+            raise dropped.pop()
+        return find(connection, name)
+
+    monkeypatch.setattr(queue_changes, "find", finds)
+
+    assert make_queue(store).load(orders(2)).to_pylist()
 
 
 @pytest.mark.parametrize("exist_ok", [True, False])
