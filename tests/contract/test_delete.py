@@ -3,8 +3,12 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from sqlalchemy import update
 
 from queue_core import Settlement, Store
+from queue_core.catalog import seals
+from queue_core.catalog.holders import consumers
+from queue_core.catalog.tables import slices
 from queue_core.errors import BadOption, BadOutcome
 from queue_core.segments import stager
 from queue_core.values.ids import IdSet
@@ -14,6 +18,7 @@ from tests.books import leftover_files
 from tests.dump import dump
 from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.forks import in_a_fork
+from tests.waiting import Caller
 
 
 def left(queue):
@@ -175,6 +180,27 @@ def test_a_firing_settles_nothing_that_a_later_firing_of_its_consumer_holds(stor
     assert getattr(queue, verb)(firing) == 0
     assert queue.settle(Settlement(deleted=ids_of(firing)), firing) == 0
     assert getattr(queue, verb)(later) == 10
+
+
+@pytest.mark.each_catalog
+def test_a_life_that_ends_while_it_waits_settles_nothing_of_the_next_one(store):
+    if store.catalog.file is not None:
+        pytest.skip("SQLite lets one write at a time")
+    queue = make_filled(store, 10)
+    till = store.consumer("till")
+    ids = queue.fire("all", consumer=till).ids
+
+    def begins(connection):
+        """The next life fires the messages, which have come back."""
+        life = consumers.enlist(connection, "till", beats=True, anew=True)
+        ticket, _ = consumers.next_ticket(connection, life)
+        connection.execute(update(slices).values(seals.changing(slices, ticket=ticket)))
+        late = Caller(lambda: queue.delete(ids, consumer=till))
+        late.join(0.5)
+        return late
+
+    assert store.catalog.write(begins).done() == 0
+    assert queue.delete(ids, consumer="till") == 10
 
 
 def test_bare_ids_settle_what_any_consumer_of_this_process_holds(store):

@@ -333,9 +333,9 @@ _IS_CURRENT = and_(
     # A restored catalog can have assigned the number to another consumer.
     consumers.c.name == bindparam("its_name"),
 )
-LIFE = select(consumers.c.id).where(_IS_CURRENT)
-#: Whether a consumer was not started again, as a condition of any statement; `life` has its values.
-NOT_AGAIN = LIFE.exists()
+LIFE = select(consumers.c.last_ticket).where(_IS_CURRENT)
+#: Whether a ticket is of this life, and of none that begins meanwhile; `life` has the values.
+NOT_AGAIN = dialect.not_indexed(slices.c.ticket) <= LIFE.scalar_subquery()
 
 
 def _changing(**values: object) -> Update:
