@@ -13,7 +13,7 @@ import pyarrow as pa
 from queue_core.errors import SchemaMismatch
 from queue_core.values.arrow_types import are_alike, canonical_field
 from queue_core.values.names import check_columns, listed, nearest
-from queue_core.values.valid_text import is_valid, valid_table
+from queue_core.values.valid_text import is_valid, parts_of, valid_table
 
 
 class DataFrame(Protocol):
@@ -268,10 +268,8 @@ def _column(values: list[Any], field: pa.Field, queue: str) -> pa.Array:
 
 
 def _check_within(values: list[Any], field: pa.Field, queue: str) -> None:
-    """Raise `SchemaMismatch` for what Arrow has cut or left out within values, or what is null."""
+    """Raise `SchemaMismatch` for what Arrow has cut or left out within values."""
     kind, there = field.type, [value for value in values if value is not None]
-    if len(there) < len(values) and not field.nullable:
-        raise SchemaMismatch(f"queue {queue!r}: column {field.name!r} may not be null")
     inner: list[tuple[pa.Field, list[Any]]] = []
     if _t.is_struct(kind):
         dicts = [value for value in there if isinstance(value, Mapping)]
@@ -290,7 +288,7 @@ def _check_within(values: list[Any], field: pa.Field, queue: str) -> None:
     elif _t.is_list(kind):
         part = kind.value_field
         # Not for long lists of fractions or texts.
-        if _t.is_nested(part.type) or _is_cut_to(part.type) or not part.nullable:
+        if _t.is_nested(part.type) or _is_cut_to(part.type):
             inner = [(part, [item for value in there for item in value])]
     elif _is_cut_to(kind):
         _column(there, field, queue)
@@ -332,8 +330,8 @@ def _cast(
 def _checked(table: pa.Table, schema: pa.Schema, queue: str, mends: bool) -> pa.Table:
     foreign = []
     for field, column in zip(schema, table.columns, strict=True):
-        if not field.nullable and column.null_count:
-            raise SchemaMismatch(f"queue {queue!r}: column {field.name!r} may not be null")
+        for chunk in column.chunks:
+            _check_nulls(chunk, field, queue)
         if not is_valid(column):
             foreign.append(field.name)
     if not foreign:
@@ -343,6 +341,17 @@ def _checked(table: pa.Table, schema: pa.Schema, queue: str, mends: bool) -> pa.
         raise SchemaMismatch(f"{wrong}; use a column of binary values, or decode them first")
     _log.warning("%s; ? replaces their wrong bytes; use a column of binary values", wrong)
     return valid_table(table)
+
+
+def _check_nulls(array: pa.Array, field: pa.Field, queue: str) -> None:
+    """Raise `SchemaMismatch` if a value is null that may not be, itself or within others."""
+    if not field.nullable and array.null_count:
+        raise SchemaMismatch(f"queue {queue!r}: column {field.name!r} may not be null")
+    # The text of a map does not show what it requires.
+    if any(demand in str(field.type) for demand in (" not null", "map<")):
+        for at, part in enumerate(parts_of(array.drop_null())):
+            within = field.type.field(at)
+            _check_nulls(part, within.with_name(f"{field.name}.{within.name}"), queue)
 
 
 def described(schema: pa.Schema) -> str:

@@ -88,15 +88,20 @@ def _with_texts(kind: pa.DataType) -> pa.DataType:
 
 def _texts(array: pa.Array) -> Iterator[pa.StringArray]:
     """Yield the arrays of strings in an array of a type that a queue stores."""
-    kind = array.type
-    if pt.is_string(kind):
+    if pt.is_string(array.type):
         yield array
-    elif pt.is_struct(kind):
-        for index in range(kind.num_fields):
-            yield from _texts(array.field(index))
-    elif len(array) and (pt.is_list(kind) or pt.is_map(kind)):
+    for part in parts_of(array):
+        yield from _texts(part)
+
+
+def parts_of(array: pa.Array) -> list[pa.Array]:
+    """Return the arrays of the values within structs, lists or maps."""
+    if pt.is_struct(array.type):
+        return [array.field(index) for index in range(array.type.num_fields)]
+    if len(array) and (pt.is_list(array.type) or pt.is_map(array.type)):
         first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
-        yield from _texts(array.values.slice(first, last - first))
+        return [array.values.slice(first, last - first)]
+    return []
 
 
 def _is_valid(text: pa.StringArray) -> bool:

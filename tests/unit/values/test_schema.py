@@ -18,6 +18,8 @@ from queue_core.values.schema import (
 )
 from tests.arrow_types import DEEP, ELEMENT, UTC, map_of
 
+REQUIRED = pa.field("x", pa.int64(), nullable=False)
+
 
 def schema_of(kind, name="a"):
     return pa.schema([pa.field(name, kind)])
@@ -192,6 +194,36 @@ def test_a_value_that_does_not_fit_is_refused_with_its_column(column, value, kin
 def test_a_value_within_others_is_neither_cut_nor_left_out(kind, value, fault):
     with pytest.raises(SchemaMismatch, match=fault):
         conform([{"a": None}, {"a": value}], schema_of(kind), "orders")
+
+
+@pytest.mark.parametrize(
+    ("kind", "fine", "wrong", "fault"),
+    [
+        (pa.list_(ELEMENT.with_nullable(False)), [1], [1, None], "'a.element' may not be null"),
+        (pa.list_(pa.list_(ELEMENT.with_nullable(False))), [None, [1]], [[None]], "element' may"),
+        (pa.map_(pa.string(), REQUIRED), [("k", 1)], [("k", None)], "'a.entries.x' may not be"),
+        (pa.struct([REQUIRED]), {"x": 1}, {"x": None}, "'a.x' may not be null"),
+        (pa.struct([("y", pa.struct([REQUIRED]))]), {"y": None}, {"y": {"x": None}}, "'a.y.x'"),
+    ],
+    ids=str,
+)
+def test_a_null_within_a_value_is_refused_where_none_may_be(kind, fine, wrong, fault):
+    schema = schema_of(kind)
+    table = pa.table({"a": pa.array([wrong, None, fine, fine], kind)})
+
+    for rows in (table, table.slice(0, 1), [{"a": fine}, {"a": wrong}]):
+        with pytest.raises(SchemaMismatch, match=fault):
+            conform(rows, schema, "orders")
+    assert conform(table.slice(1), schema, "orders").equals(table.slice(1))
+
+
+def test_a_null_within_a_list_of_another_type_is_refused_too():
+    """A cast looks at the nulls of structs alone."""
+    schema = schema_of(pa.list_(pa.field("element", pa.string(), nullable=False)))
+
+    with pytest.raises(SchemaMismatch, match="element' may not be null"):
+        conform(pa.table({"a": [["a", None]]}), schema, "orders")
+    assert conform(pa.table({"a": [["a"], None]}), schema, "orders").num_rows == 2
 
 
 def test_rows_with_a_field_that_the_struct_of_the_queue_lacks_are_refused():
