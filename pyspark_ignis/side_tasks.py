@@ -104,14 +104,13 @@ def beside(
         if not running_as(spark, name):
             _started[key] = side_task_stream(spark, options, checkpoint)
 
-    with _lock:
-        _needs.setdefault(key, []).append(need)
+    def leave() -> None:
+        _needs[key].remove(need)
         try:
-            start()
-        except BaseException:
-            _needs[key].remove(need)
-            query.stop()
-            raise
+            if not _needs[key] and key in _started:
+                _started.pop(key).stop()
+        except Exception as error:  # noqa: BLE001 - Spark itself may have ended
+            _log.info("the query %r ends with Spark: %s", name, error)
 
     def mend() -> None:
         with _lock:
@@ -129,16 +128,17 @@ def beside(
                 except Exception as error:  # noqa: BLE001 - it is tried again
                     _log.warning("the query %r cannot be started again: %s", name, error)
         with _lock:
-            _needs[key].remove(need)
-            if _needs[key]:
-                return
-            try:
-                if key in _started:
-                    _started.pop(key).stop()
-            except Exception as error:  # noqa: BLE001 - Spark itself may have ended
-                _log.info("the query %r ends with Spark: %s", name, error)
+            leave()
 
-    threading.Thread(target=watch, name="ignis-side-tasks", daemon=True).start()
+    with _lock:
+        _needs.setdefault(key, []).append(need)
+        try:
+            start()
+            threading.Thread(target=watch, name="ignis-side-tasks", daemon=True).start()
+        except BaseException:
+            leave()
+            query.stop()
+            raise
 
 
 def _id_of(spark: SparkSession) -> str:

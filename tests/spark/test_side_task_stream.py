@@ -79,6 +79,27 @@ def test_one_that_has_ended_is_started_again_by_those_that_need_it(rig, monkeypa
     wait_until(lambda: side_queries(rig) == [])
 
 
+def test_without_a_thread_that_watches_them_the_side_tasks_end_with_their_consumer(
+    rig, monkeypatch
+):
+    rig.orders(2, retry=None)
+    real = threading.Thread.start
+
+    def crowded(thread):
+        if thread.name == "ignis-side-tasks":
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", crowded)
+        with pytest.raises(RuntimeError, match="new thread"):
+            started(rig)
+    assert side_queries(rig) == []
+
+    started(rig).stop()
+    wait_until(lambda: side_queries(rig) == [])
+
+
 def test_each_session_has_its_own(rig):
     rig.orders(2, retry=None)
     rig.orders(2, "bills", retry=None)
