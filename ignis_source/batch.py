@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -22,9 +21,6 @@ from ignis_source.schema import batch_schema, check_columns
 from queue_core.support.brief_errors import briefly, briefly_yielded
 from queue_core.values.schema import output_schema
 from queue_core.values.views import VIEWS
-
-if TYPE_CHECKING:
-    from queue_core.catalog.identity.handle import StoreHandle
 
 
 class IgnisBatchReader(DataSourceReader):
@@ -54,7 +50,11 @@ class IgnisBatchReader(DataSourceReader):
             check_columns(options, self._wanted, VIEWS[options.view])
         with closing(StoreHandle(options.address)) as store:
             if options.view is not None:
-                return [TablePartition.of(_view(store, options))]
+                from queue_core.watching import views
+
+                uri = store.storage.uri
+                table = views.view(store.catalog, options.view, options.queues or None, uri)
+                return [TablePartition.of(table)]
             options = located(store, options)
             queues = open_queues(store, options.queues)
             check_columns(options, self._wanted, output_schema(queues[0].schema))
@@ -77,16 +77,3 @@ class IgnisBatchReader(DataSourceReader):
             return partition.batches(self._schema)
         # Spark makes up a partition if there is none.
         return iter(())
-
-
-def _view(store: StoreHandle, options: SourceOptions) -> pa.Table:
-    from queue_core.watching import views
-
-    assert options.view is not None
-    # A view without the column shows the whole store, even if queues are named.
-    names = options.queues if "queue" in VIEWS[options.view].names else options.queues[:1]
-    tables = [
-        views.view(store.catalog, options.view, name, store.storage.uri)
-        for name in names or (None,)
-    ]
-    return pa.concat_tables(tables)

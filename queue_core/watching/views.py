@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from sqlalchemy import Connection
@@ -34,6 +34,9 @@ from queue_core.values.model import QueueInfo
 from queue_core.values.names import is_snapshot
 from queue_core.values.views import FAILURES
 
+#: This very queue, whatever has its name by now, or those of a name or of some names; None: all.
+Asked: TypeAlias = str | QueueInfo | Sequence[str] | None
+
 #: Microseconds of the samples of how long messages took.
 _LATELY = 300_000_000
 #: The columns of the view of queues that count.
@@ -43,11 +46,9 @@ _COUNTED = ("waiting", "in_flight", "sidelined", "retrying", "dead", "damaged")
 MOST_VALUES = 1000
 
 
-def view(catalog: Catalog, name: str, queue: str | QueueInfo | None, storage: str) -> pa.Table:
+def view(catalog: Catalog, name: str, queue: Asked, storage: str) -> pa.Table:
     """
-    One of the `VIEWS`, of one queue or of all; *storage*: the URI of the store's segments.
-
-    A *queue* of this name, or this very queue, whatever has its name by now.
+    One of the `VIEWS`, of some queues or of all; *storage*: the URI of the store's segments.
 
     A view of one queue reads no row of other queues, except of those that read its log. Raises
     `NoSuchQueue`. The view of consumers is of the whole store.
@@ -56,13 +57,9 @@ def view(catalog: Catalog, name: str, queue: str | QueueInfo | None, storage: st
         return read(connection, name, queue, storage)
 
 
-def read(
-    connection: Connection, name: str, queue: str | QueueInfo | None, storage: str
-) -> pa.Table:
+def read(connection: Connection, name: str, queue: Asked, storage: str) -> pa.Table:
     """Return the same in a transaction of the caller."""
-    if isinstance(queue, str) and queue and name in ("failures", "sideline", "traces"):
-        queue, _ = queues.find_magazine(connection, queue)
-    found = _asked(connection, queue)
+    found = _asked(connection, queue, either=name in ("failures", "sideline", "traces"))
     if name == "reports":
         # Tasks of the store belong to no queue.
         return task_log.read(connection, found if queue else [*found, None])
@@ -86,12 +83,16 @@ def read_samples(catalog: Catalog, queue: str | None, seconds: int) -> pa.Table:
         return view_rows.as_table([row._asdict() for row in rows], "samples")
 
 
-def _asked(connection: Connection, queue: str | QueueInfo | None) -> list[QueueInfo]:
+def _asked(connection: Connection, queue: Asked, *, either: bool = False) -> list[QueueInfo]:
+    """Return the queues; *either*: the name of a sideline will do, too."""
     if not queue:
         return queues.find_all(connection)
     if isinstance(queue, QueueInfo):
         return [queues.present(connection, queue)]
-    return [queues.find(connection, queue)]
+    names = [queue] if isinstance(queue, str) else queue
+    if either:
+        return [queues.find_magazine(connection, each)[0] for each in names]
+    return [queues.find(connection, each) for each in names]
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,13 +273,13 @@ def _bucket(limit: Limit, spent_until: int | None, now: int) -> dict[str, Any]:
 
 
 def _subscriptions(connection: Connection, shown: Shown) -> Iterable[Mapping[str, Any]]:
-    readers = [info for info in shown.infos.values() if info.log_of]
+    readers = {info.id: info for info in shown.infos.values() if info.log_of}
     for root in [] if shown.everything else shown.infos:
         of_log = queues.subscriptions_to(connection, root)
-        readers += [info for info in of_log if not is_snapshot(info.name)]
-    found = lags.read(connection, [info.id for info in readers]) if readers else {}
-    roots = {info.id: info.name for info in queues.by_ids(connection, {r.root for r in readers})}
-    for info in readers:
+        readers |= {info.id: info for info in of_log if not is_snapshot(info.name)}
+    found = lags.read(connection, [*readers]) if readers else {}
+    roots = {r.id: r.name for r in queues.by_ids(connection, {i.root for i in readers.values()})}
+    for info in readers.values():
         lag, settings = found[info.id], info.settings
         yield {
             "queue": info.name,

@@ -5,7 +5,7 @@ from pyspark.errors import PySparkException
 
 from queue_core.values.ids import IdSet
 from queue_core.values.outcomes import Settlement
-from tests.factories import orders
+from tests.factories import make_queue, orders
 from tests.spark.rig import assert_rows, counts, finish
 
 
@@ -58,6 +58,10 @@ def test_the_views_show_a_store(rig):
     assert_rows(slices, ("main", "fired", 3), ("main", "loaded", 2), ("sideline", "loaded", 1))
     rig.store.admin.breaker("red").open()
     assert_rows(rig.read(None, queues="red,blue", view="breakers").select("breaker"), "red")
+    make_queue(rig.store, "green", log="7 days")
+    rig.store.subscribe("reader", to="green")
+    both = rig.read(None, queues="green,reader", view="subscriptions").select("queue", "log_of")
+    assert_rows(both, ("reader", "green"))
     for queue in (None, "red"):
         found = rig.view("consumers", queue).select("consumer", "in_flight")
         assert_rows(found, ("clerk", 3))
