@@ -38,7 +38,8 @@ def sweep(queue: EachQueue, *, older_than: str | None = None, consumer: str | No
         moved = queue.sweep(age, consumer=consumer)
     with queue.store.catalog.read() as connection:
         waiting = reserving(connection, queue.info.id)
-    lines = [f"{counted(moved, 'stuck message', 'stuck messages')} of {queue.name} sidelined"]
+    done = "sidelined" + (", or deleted if the query had published them" if consumer else "")
+    lines = [f"{counted(moved, 'stuck message', 'stuck messages')} of {queue.name} {done}"]
     lines += [
         f"{counted(count, 'message waits', 'messages wait')} for the restart of query {name}; "
         f"if it will not restart, run: ignis sweep {queue.name} --consumer {name}"

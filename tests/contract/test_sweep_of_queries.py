@@ -14,6 +14,7 @@ from queue_core.values.names import of_query
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.settle import settle
 from tests.books import audit
+from tests.clocks import jump
 from tests.dump import backdate, dump
 from tests.factories import make_filled, make_queue, numbers_of, orders, planned, seen
 
@@ -172,6 +173,21 @@ def test_a_sweep_by_name_finishes_what_the_query_has_published(store, queue, ack
     left = [4, 5, 2, 3] if ack == "onCommit" else [4, 5, 0, 1, 2, 3]
     assert numbers_of(queue.browse()) == left
     audit(store)
+
+
+def test_the_command_says_that_it_deletes_what_the_query_has_published(store, queue, ignis):
+    name = of_query()
+    hold(store, queue, query(store, name), 2)
+    publish(store, name, 1)
+    jump(store, 61 / (24 * 3600))
+    store.admin.accept_clock()
+
+    done = ignis("sweep", "orders", "--consumer", name)
+
+    deleted = "or deleted if the query had published them"
+    assert done.stdout == f"2 stuck messages of orders sidelined, {deleted}\n"
+    assert numbers_of(queue.browse()) == [2, 3, 4, 5]
+    assert queue.browse(magazine="sideline").num_rows == 0
 
 
 def test_a_refused_batch_names_all_consumers_of_its_query_and_their_queues(store, queue):
