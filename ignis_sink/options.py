@@ -226,8 +226,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "breaker",
         "With `mode=settle`, the source's `breaker`, which settlements open and close. Each row "
-        "counts as a call, except reloaded ones and those of the `kind` `unreadable`, and has "
-        "failed if it is sidelined with the `kind` `exception` or `timeout`.",
+        "counts as a call, except those of the `kind` `unhandled` or `unreadable`, and has failed "
+        "if it is sidelined with the `kind` `exception` or `timeout`.",
         Breaker.parse,
     ),
     Option(

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from queue_core.handling.breaker import Breaker
 from queue_core.values.failure_kinds import EXCEPTION, TIMEOUT, UNREADABLE
-from queue_core.values.outcomes import RELOAD, SIDELINE
+from queue_core.values.outcomes import RELOAD, SIDELINE, UNHANDLED
 
 #: A column of a task's settlement: whether the task makes no further calls.
 STOPPED = "_stopped"
@@ -32,12 +32,12 @@ class Tally(NamedTuple):
 
     @staticmethod
     def of(settled: pa.RecordBatch) -> Tally:
-        """Return the tally of a settlement: a reloaded or unreadable row is no call, others are."""
+        """Return the tally of a settlement: an unhandled or unreadable row is no call."""
         outcomes, names = settled.column("outcome"), settled.schema.names
         made, failures = pc.not_equal(outcomes, RELOAD), 0
         if "kind" in names:
             kinds = settled.column("kind").cast(pa.string())
-            made = pc.and_(made, pc.not_equal(kinds.fill_null(""), UNREADABLE))
+            made = pc.invert(pc.is_in(kinds, value_set=pa.array([UNHANDLED, UNREADABLE])))
             failures = failures_of(outcomes, kinds)
         calls = pc.sum(made, min_count=0).as_py()
         stopped = STOPPED in names and pc.any(settled.column(STOPPED), min_count=0).as_py()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from queue_core.handling.breaker import Breaker
 from queue_core.handling.gate import Gate, Probe, Tally, Window
 from queue_core.handling.handler import batch_handler
+from queue_core.handling.results import Later
 from tests.unit.handling.handler_runs import (
     DELETED,
     UNHANDLED,
@@ -188,6 +189,18 @@ def test_each_task_has_a_gate_and_says_whether_it_has_stopped():
 def test_a_settlement_of_another_hand_needs_no_kind():
     settled = pa.record_batch({"_message_id": [1, 2], "outcome": ["sideline", "reload"]})
 
+    assert Tally.of(settled) == (1, 0, False)
+
+
+@pytest.mark.parametrize("mark", [lambda each: each, batch_handler])
+def test_a_call_that_puts_messages_off_is_one_that_has_not_failed(mark):
+    """In a pool and in a task of Spark, so that a probe closes the breaker in both."""
+    gate, later = stopped(), mark(raising(Later(30)))
+    gate.begin_probe()
+
+    assert outcomes(later, batch(1), gate=gate) == [("reload",)]
+    assert gate.probe is Probe.SUCCEEDED
+    (settled,) = runner_of(later, breaker=Breaker(of=4)).run_task([batch(1)])
     assert Tally.of(settled) == (1, 0, False)
 
 
