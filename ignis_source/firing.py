@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from ignis_source.options import SourceOptions
@@ -114,7 +115,7 @@ class TicketFirer:
             except QueueDeactivated as error:
                 ended, detached = True, isinstance(error, SubscriptionDetached)
             faults.point("source.fired")
-        ticket = fired.ticket
+        ticket, horizon = fired.ticket, self._requests.horizon
         if ticket is None:
             if self._breaker is not None and probes:
                 self._breaker.probed(None, presence.consumer.name)
@@ -123,6 +124,9 @@ class TicketFirer:
             # One of them has ended since they were read; the others may have messages.
             self._requests.queues.refresh(detached=detached)
             return self._fire(presence, after, most)
+        if horizon is not None and ticket.fired_at < horizon.at:
+            # The clock was set back; what it fires comes no second time in this run.
+            self._requests.horizon = replace(horizon, at=ticket.fired_at)
         presence.announce()
         _log.info(
             "queue %s, consumer %s: fired %d messages as ticket %d",

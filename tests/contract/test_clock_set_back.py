@@ -1,14 +1,18 @@
 """A clock that was ahead is set back: no process that died meanwhile counts as alive for days."""
 
+from dataclasses import replace
+
 import pytest
 from sqlalchemy import select
 
+from ignis_source.offset import Offset
 from queue_core.catalog import dialect
 from queue_core.catalog.holder_tables import leases as lease_rows
 from queue_core.catalog.holders import interests, leases, waiters
 from queue_core.catalog.holders.leases import LONGEST_LEASE_SECONDS
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import schedule
+from queue_core.catalog.slices.shard_locks import Horizon
 from queue_core.errors import BadOption
 from tests.clocks import jump
 from tests.factories import make_queue, numbers_of, orders
@@ -97,3 +101,24 @@ def test_a_task_that_began_in_the_future_is_due(store):
         assert schedule.due(connection, {job: 300.0}) == [job]
     assert store.catalog.write(lambda c: schedule.claim(c, *job, 300))
     assert not store.catalog.write(lambda c: schedule.claim(c, *job, 300))
+
+
+def test_a_run_to_the_end_fires_no_message_again_that_comes_back(store, session, monkeypatch):
+    real = Horizon.now
+
+    def an_hour_ago(*given):
+        moment = real(*given)
+        return replace(moment, at=moment.at + 3_600_000_000)
+
+    queue = make_queue(store)
+    queue.load(orders(2))
+    query, start = session(ack="settle"), Offset("reader", 0)
+    monkeypatch.setattr(Horizon, "now", an_hour_ago)
+    query.set_horizon()
+
+    end = query.next(start, None, None)
+    assert len(query.plan(start, end)) == 2
+    queue.reload(queue.browse().column("_message_id"))
+    query.acknowledge(end)
+    assert query.next(end, None, None) == end
+    assert queue.browse().num_rows == 2
