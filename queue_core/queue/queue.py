@@ -480,7 +480,7 @@ class Queue(Looking, Settling):
 
         Raises:
             BadOption: An argument is out of range, or the queue *to* has a policy or ``dedup``, is
-                a ring, a rendezvous or a subscription.
+                a ring, a rendezvous or a subscription, or never has room for a message.
             NoSuchQueue: The queue was dropped, or the store has no queue *to*.
             SchemaMismatch: The messages do not fit the columns of the queue *to*.
             BadSelector: *selector* cannot be understood.

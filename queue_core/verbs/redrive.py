@@ -22,6 +22,7 @@ from queue_core.catalog.records import acts
 from queue_core.catalog.slices import id_map, read_plans
 from queue_core.catalog.slices.moves import SHOVELLED, carry_out
 from queue_core.catalog.transact import Guard, transact
+from queue_core.errors import BadOption
 from queue_core.segments.distributor import Distributor
 from queue_core.segments.reader import read_table
 from queue_core.segments.stager import removed_if_refused
@@ -61,8 +62,8 @@ def redrive(
     Move messages that *request* describes, in one transaction; *target* None is main.
 
     Return how many were moved; None: the target has no room for any. Raises what *guard* raises,
-    `DamagedSegment`, `SchemaMismatch` for values that do not fit the target, `QueueDeactivated`,
-    and `SettingsChanged` if the target has other settings by now.
+    `DamagedSegment`, `SchemaMismatch` or `BadOption` for a message that never fits the target,
+    `QueueDeactivated`, and `SettingsChanged` if the target has other settings by now.
     """
     if target is None:
 
@@ -93,9 +94,11 @@ def redrive(
                 return _hand_over(catalog, storage, queue, target, ids, staged, guard, note)
         except _Changed:
             request = replace(request, max_messages=max(len(ids) // 2, 1))
-        except CapacityExceeded:
+        except CapacityExceeded as error:
             if len(ids) == 1:
-                return None
+                if error.can_wait:
+                    return None
+                raise BadOption(str(error)) from error
             request = replace(request, max_messages=len(ids) // 2)
 
 

@@ -338,6 +338,19 @@ def test_a_job_waits_for_room(store):
     assert main(other) == [4, 5]
 
 
+def test_a_job_ends_at_a_message_for_which_there_is_never_room(store):
+    queue = with_sidelined(store, 2)
+    make_queue(store, "other", max_bytes=10)
+    run_job(store, queue.start_shovel(to="other"))
+
+    row = the_job(store)
+    assert (row["state"], row["moved"]) == ("failed", 0)
+    assert row["error"].startswith("queue 'other' never has room for a load of")
+    with pytest.raises(BadOption, match="or raise the bound"):
+        queue.shovel(to="other")
+    assert len(aside(queue)) == 2
+
+
 def test_a_job_keeps_a_bound_that_is_set_while_it_runs(store):
     queue = with_sidelined(store, 6)
     queue.start_shovel(rate=2)
