@@ -21,6 +21,8 @@ _SLICE_ROWS = 128
 _LOOKED_AT = 16
 #: Waiting batches of up to this many bytes are copied.
 _COPIED_BYTES = 4 << 20
+#: A larger batch is joined with none that waits: a column of strings has at most 2 GiB.
+_APART_BYTES = 1 << 30
 #: In place of the number of a shard: there are several.
 SEVERAL = -1
 
@@ -49,6 +51,8 @@ class Sharder:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add a batch; raises `SchemaMismatch` if a key is null."""
+        if self._key is not None and batch.nbytes > _APART_BYTES:
+            self._sort(self._key)
         self.rows += batch.num_rows
         self.bytes += batch.nbytes
         self._unsorted.append(batch if self._key is not None else _copied(batch))

@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 
 from queue_core.errors import SchemaMismatch
+from queue_core.segments import sharder as sharder_module
 from queue_core.segments.shard_hash import shards_of
 from queue_core.segments.sharder import Sharder
 
@@ -38,6 +39,26 @@ def test_each_shard_has_the_rows_of_its_keys_in_the_order_of_arrival(shards, cou
 
     expected = shards_of(rows.column("key").combine_chunks(), shards)
     assert [shard for shard, _ in taken] == sorted(set(expected.tolist()))
+    for shard, table in taken:
+        assert table.equals(rows.filter(pa.array(expected == shard)))
+
+
+def test_a_large_batch_is_joined_with_none_that_waits(monkeypatch):
+    """Arrow joins no more than 2 GiB of strings."""
+    monkeypatch.setattr(sharder_module, "_APART_BYTES", 16_000)
+    real = pa.concat_batches
+
+    def limited(batches):
+        if sum(batch.nbytes for batch in batches) > 17_000:
+            raise pa.ArrowInvalid("offset overflow while concatenating arrays")
+        return real(batches)
+
+    monkeypatch.setattr(pa, "concat_batches", limited)
+    sharder, rows = filled("key", 4, 900, 1050)
+
+    taken = sharder.take()
+
+    expected = shards_of(rows.column("key").combine_chunks(), 4)
     for shard, table in taken:
         assert table.equals(rows.filter(pa.array(expected == shard)))
 
