@@ -13,7 +13,10 @@ from queue_core.segments import stager
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.upkeep.tasks import vacuum as vacuum_module
+from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting.publish import publish, publish_once
+from queue_core.waiting.smart.decide import LoadPolicy
+from queue_core.waiting.smart.load import of_staged
 from tests.dump import dump
 from tests.factories import make_batch, make_queue, make_staged, numbers_of, orders
 from tests.storages import EVERYWHERE
@@ -146,6 +149,21 @@ def test_a_writer_that_stalls_past_the_grace_period_is_refused(store, queue):
     # The batch was not recorded as published.
     fresh = staged(queue)
     assert publish_once(store.catalog, store.storage, queue.info, fresh, make_batch(fresh, 7))
+
+
+def test_a_writer_with_dedup_that_stalls_is_refused_too(store, queue):
+    """It reads its rows back, and they are gone, not damaged."""
+    unique = make_queue(store, "unique", dedup=("number",))
+    segments = staged(unique)
+    age(store, 100)
+    store.admin.vacuum(grace=60)
+    before = dump(store)
+    policy = LoadPolicy.of(unique.info)
+    load = of_staged(store.catalog, store.storage, unique.info, policy, segments)
+
+    with pytest.raises(PublicationRefused, match=segments[0].location):
+        load.run(OnFull())
+    assert dump(store) == before
 
 
 @EVERYWHERE

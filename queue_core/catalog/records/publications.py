@@ -30,7 +30,11 @@ def claim(connection: Connection, storage: Storage, staged: Iterable[Staged]) ->
     """Protect the files of staged segments from removal; raises `PublicationRefused`."""
     locations = [segment.location for segment in staged if segment.location is not None]
     segments.claim(connection, locations)
-    # A file that vacuum has removed and forgotten can still be claimed.
+    check_there(storage, locations)
+
+
+def check_there(storage: Storage, locations: Iterable[str]) -> None:
+    """Raise `PublicationRefused` if vacuum has removed, and perhaps forgotten, staged files."""
     missing = storage.missing(locations)
     if missing:
         raise PublicationRefused(
