@@ -93,17 +93,14 @@ class TicketFirer:
     def _fire(self, presence: QueryPresence, after: int, most: Most) -> Fired:
         self._requests.queues.refresh_if_due()
         max_messages, max_bytes = most
-        credit = presence.credit()
-        if credit is not None:
-            max_messages = credit if max_messages is None else min(max_messages, credit)
         probes = False
         if self._breaker is not None:
             state, probes = self._breaker.look(presence.consumer.name)
             self.stops = state.stops
             if self.stops and not probes:
                 return Fired()
-            if probes:
-                max_messages = 1 if max_messages is None else min(max_messages, 1)
+        limits = (max_messages, presence.credit(), 1 if probes else None)
+        max_messages = min((each for each in limits if each is not None), default=None)
         request = self._requests.request(
             self._tickets.fireable_queues, max_messages, max_bytes, after
         )
