@@ -1,6 +1,6 @@
 """Arrow schemas of queues: the columns, the rows that fit, and their evolution.
 
-A load casts everything that fits into the types of the queue (`arrow_types.py`) without loss.
+A load casts all that fits into the types of the queue (`arrow_types.py`). It rounds only fractions.
 """
 
 import logging
