@@ -174,7 +174,7 @@ def publish(
     """
     Load staged segments in one transaction, unless their batch was loaded before.
 
-    Raises `BadOption` if the queue's settings have changed so that they contradict the options.
+    Raises `BadOption` or `Conflict` if the queue changed so that it contradicts options or rows.
     """
     catalog, storage = store.catalog, store.storage
     on_full = OnFull(overflow=options.on_full, timeout=options.timeout)
@@ -192,8 +192,11 @@ def publish(
                 blocking.publish(catalog, storage, info, staged, on_full)
         except queues.SettingsChanged:
             with catalog.read() as connection:
-                queue = queues.present(connection, queue)
-            check_queue(queue, options)
+                present = queues.present(connection, queue)
+            check_queue(present, options)
+            # A restored catalog may lack the schema of the rows.
+            check_shape(store, present, StagingSpec.of(queue))
+            queue = present
             continue
         _report(store, {info.name: staged}, [info.name] if is_new else (), options, batch)
         return

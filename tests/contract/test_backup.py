@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import func, select, update
 
+from ignis_sink.options import SinkOptions
+from ignis_sink.publishing import publish
 from queue_core import ConsumerPool, Store
 from queue_core.catalog.holders import consumers, leases
 from queue_core.catalog.tables import facts, files
@@ -666,6 +668,24 @@ def test_a_process_that_knows_columns_of_the_lost_time_loads_without_them(store,
     queue.load(orders(8, 200))
     with Store(store.address, create=False) as again:
         assert everything(again) == [*range(200, 208)]
+        assert again.admin.fsck().num_rows == 0
+
+
+@pytest.mark.each_catalog
+def test_a_sink_that_knows_columns_of_the_lost_time_writes_its_rows_again(store, folder):
+    """The catalog goes back while they wait to be loaded, after their queue was checked."""
+    queue = make_queue(store)
+    store.admin.backup(folder)
+    queue.admin.add_columns(pa.schema([("note", pa.string())]))
+    known = queue.info
+    staged = make_staged(queue, orders(3).append_column("note", pa.nulls(3, pa.string())))
+    options = {"catalog": store.address.catalog, "storage": store.address.storage}
+
+    over(store, folder)
+    with pytest.raises(Conflict, match="write them again"):
+        publish(store, known, staged, SinkOptions.of({**options, "queue": "orders"}), None)
+    with Store(store.address, create=False) as again:
+        assert everything(again) == []
         assert again.admin.fsck().num_rows == 0
 
 
