@@ -544,7 +544,7 @@ class Queue(Looking, Settling):
             The id of the job.
 
         Raises:
-            BadOption: As in `shovel`.
+            BadOption: As in `shovel`; the job fails where *to* never has room for a message.
             BadSelector: As in `shovel`.
             BadOutcome: As in `shovel`.
             NoSuchQueue: As in `shovel`.
