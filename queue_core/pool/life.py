@@ -425,13 +425,14 @@ class PoolLife:
         self.workers.time_out_after(self._timeout, self._limit)
         try:
             self._presence.check()
-            self._follow_settings()
             # The transaction of a handler may have the database; only this thread can end it.
             is_free = self._transactions is None or not self._transactions.are_open
             if is_free:
                 self._flush_timings()
             if is_free and (not self._is_interested() or self.paused_queues):
                 self._give_back()
+            # Last, since there may be no thread for a worker.
+            self._follow_settings()
         except Unavailable:
             return
         except IgnisError as error:
