@@ -107,12 +107,14 @@ def _do(store: StoreHandle, options: SourceOptions, partition: TaskPartition, ru
     name = partition.names.get(run.target_id) or f"queue {run.target_id}"
     if run.target_id == schedule.STORE:
         name = "the store"
+    undone = False
     for left in reversed(range(TRIES if partition.asked_for else 1)):
         failure: IgnisError | None = None
         try:
             with task_log.belonging_to(run.id):
                 tasks.run_share(run, asked_for=partition.asked_for, together=partition.together)
         except (NotLeading, NoSuchQueue) as error:
+            undone = isinstance(error, NotLeading)
             _log.warning("task %s of %s is left to others: %s", run.task, name, error)
         except IgnisError as error:
             _log.warning("task %s of %s failed: %s", run.task, name, error)
@@ -126,7 +128,7 @@ def _do(store: StoreHandle, options: SourceOptions, partition: TaskPartition, ru
 
     def finish(connection: Connection) -> None:
         task_runs.finish(connection, run.id, told)
-        if failure is not None:
+        if failure is not None or undone:
             schedule.hasten(connection, run.queue_id, run.task, RETRY_SECONDS)
 
     store.catalog.write(finish)
