@@ -123,7 +123,7 @@ class Presence(Heartbeat):
         self._queue_ids = queue_ids
         self._saw = saw
         self._interested = interested
-        self._register = lambda connection: interests.register(
+        self._register: Callable[[Connection], None] = lambda connection: interests.register(
             connection, consumer, queue_ids, priority=priority, claim=claim, interested=at_first
         )
         catalog.write(self._register)
