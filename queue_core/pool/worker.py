@@ -319,21 +319,27 @@ class Workers:
     def increase(self, by: int) -> int:
         """Add up to *by* workers, to 100 in all; return their new number, 0 after `stop`."""
         with self._scaling:
-            for _ in range(by):
-                with self._lock:
-                    if self._context.stopping.is_set() or len(self._workers) >= MAX_CONCURRENCY:
-                        break
-                    self._started += 1
-                    worker = Worker(self._context, f"worker {self._started}")
-                    self._workers.append(worker)
+            with self._lock:
+                room = (
+                    0 if self._context.stopping.is_set() else MAX_CONCURRENCY - len(self._workers)
+                )
+                more = max(min(by, room), 0)
+                first = self._started + 1
+                self._started += more
+                added = [Worker(self._context, f"worker {first + n}") for n in range(more)]
+                # Before any of them starts, since all of them share the bytes of the pool.
+                self._workers += added
+                for worker in added:
                     for reason in self._suspended:
                         _set(worker, reason, suspended=True)
+            for n, worker in enumerate(added):
                 try:
                     worker.start()
                 except RuntimeError:
                     # There is no thread for it.
-                    self._workers.remove(worker)
-                    worker.end()
+                    for left in added[n:]:
+                        self._workers.remove(left)
+                        left.end()
                     raise
             return len(self)
 
