@@ -3,11 +3,14 @@
 import time
 
 import pytest
+from sqlalchemy import select
 
 from ignis_source import session
 from ignis_source.offset import Offset
+from queue_core.catalog.holder_tables import interests
 from queue_core.errors import QueueDeactivated, SubscriptionDetached
 from queue_core.segments.reader import read_table
+from tests.contract.pools import eventually
 from tests.factories import make_queue, orders
 from tests.waiting import look_at_once
 
@@ -136,14 +139,18 @@ def test_a_batch_that_was_fired_before_does_not_wait(store, session):
 def test_a_query_sees_that_its_breaker_closes_although_others_take_its_messages(store, session):
     queue, switch = make_queue(store), store.admin.breaker("service")
     switch.open()
-    query = session(minMessagesPerTrigger=5, breaker='{"name": "service"}')
+    query = session(priority="5", minMessagesPerTrigger=5, breaker='{"name": "service"}')
+
+    def wants():
+        with store.catalog.read() as connection:
+            return connection.scalar(select(interests.c.interested))
+
     queue.load(orders(5))
     assert ask(query) == START
-    assert query._firer.stops
+    eventually(lambda: not wants())
 
     queue.delete(queue.fire("all"))
     switch.close()
     look_at_once(query)
-
     assert ask(query) == START
-    assert not query._firer.stops
+    eventually(wants)

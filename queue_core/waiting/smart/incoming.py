@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from queue_core.catalog.records.publications import check_there
-from queue_core.errors import DamagedSegment
 from queue_core.policies.inputs import Flags, Overwritten
 from queue_core.segments.reader import read_table
 from queue_core.segments.shard_hash import shards_of
@@ -117,12 +116,9 @@ class IncomingSegments:
                 for number, (segment, rows) in enumerate(zip(self._staged, self._rows, strict=True))
             ),
         )
-        try:
-            return read_table(plan, list(names))
-        except DamagedSegment:
-            # It is no damage if vacuum has removed one that nobody published in time.
-            check_there(self._storage, [each.location for each in self._staged if each.location])
-            raise
+        # It is no damage if vacuum has removed one that nobody published in time.
+        check_there(self._storage, [each.location for each in self._staged if each.location])
+        return read_table(plan, list(names))
 
     def stage(self, kept: Flags, overwritten: Overwritten) -> list[Staged]:
         """Return the segments with only the kept rows; rewrite them if values have changed."""
