@@ -184,7 +184,8 @@ class Storage:
 
     def new_location(self, queue: str) -> str:
         """Return a location that was never used before."""
-        return f"{_SEGMENTS}/{queue}/{uuid.uuid4().hex}.arrow"
+        # Where "Orders" and "orders" are one folder, it is listed by the name that came first.
+        return f"{_SEGMENTS}/{queue.lower()}/{uuid.uuid4().hex}.arrow"
 
     @contextmanager
     def create(self, location: str) -> Iterator[Any]:

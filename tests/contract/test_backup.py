@@ -153,6 +153,19 @@ def test_a_second_backup_copies_what_is_new_and_forgets_what_is_gone(store, queu
     assert store.admin.backup(folder).copied == 0
 
 
+def test_copies_in_a_folder_that_is_listed_in_another_case_stay(store, queue, folder):
+    """As on a disk where case does not count, whose folder was made for another queue."""
+    store.admin.backup(folder)
+    backup = BackupFolder(folder)
+    manifest = backup.manifest()
+    copies = backup.segments(manifest)
+    (folder / "segments" / "orders").rename(folder / "segments" / "Orders")
+
+    backup.finish(manifest, copies)
+
+    assert len(list(folder.rglob("segments/**/*.arrow"))) == len(copies) > 0
+
+
 @pytest.mark.spoiled
 def test_a_copy_that_was_altered_since_is_copied_again(store, queue, folder, monkeypatch):
     store.admin.backup(folder)

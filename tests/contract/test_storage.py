@@ -45,6 +45,12 @@ def test_what_is_written_is_there_at_once_and_can_be_read_in_parts(storage, file
     assert read(storage, location, 8, 100) == b"89"
 
 
+def test_queues_whose_names_differ_in_case_alone_share_a_folder(storage):
+    """Where case does not count, a file in another folder would be listed as an unknown one."""
+    one, other = (storage.new_location(name).rpartition("/")[0] for name in ("Orders", "orders"))
+    assert one == other
+
+
 def test_a_file_larger_than_one_part_of_an_upload_is_whole(storage):
     data = bytes(range(256)) * (90 << 10)
 

@@ -87,6 +87,21 @@ def test_files_that_messages_need_are_never_removed(store, queue):
     assert numbers_of(queue.browse(magazine="sideline")) == [10, 11]
 
 
+def test_files_in_a_folder_that_is_listed_in_another_case_stay(store, queue, monkeypatch):
+    """As on a disk where case does not count, whose folder was made for another queue."""
+    queue.load(orders(10))
+    age(store, 100)
+    (there,) = store.storage.list()
+    listed = {there.replace("/orders/", "/Orders/"): 0}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Storage, "list", lambda _: listed)
+        assert store.admin.vacuum(grace=0, dry_run=True) == []
+        assert store.admin.vacuum(grace=0) == []
+    assert known_files(store) == 1
+    assert numbers_of(queue.fire("all").messages) == list(range(10))
+
+
 @EVERYWHERE
 @pytest.mark.parametrize("kind", ["settled", "never published"])
 def test_within_the_grace_period_everything_stays(store, queue, kind):

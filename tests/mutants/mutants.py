@@ -187,8 +187,8 @@ _OTHERS = (
     _of(
         "a backup keeps the segments that it does not name",
         "queue_core/upkeep/backup/folder",
-        "            if file not in needed:\n                file.unlink(missing_ok=True)",
-        "            pass",
+        "if str(file).lower() not in needed:",
+        "if False:",
         "backup",
     ),
     _of(

@@ -124,8 +124,8 @@ OF_TRANSACTIONS = (
     _of(
         "vacuum condemns young files",
         "queue_core/upkeep/tasks/vacuum",
-        "if at not in known and written <= before)",
-        "if at not in known)",
+        "if present[at] <= before and at.lower() not in named)",
+        "if at.lower() not in named)",
         "vacuum",
     ),
     _of(

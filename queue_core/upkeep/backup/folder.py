@@ -196,9 +196,10 @@ class BackupFolder:
                 continue
             with suppress(OSError):
                 shutil.rmtree(each) if each.is_dir() else each.unlink()
-        needed = {self.path / location for location in segments}
+        # A folder may have its name from an earlier queue, in another case.
+        needed = {str(self.path / location).lower() for location in segments}
         for file in (self.path / "segments").rglob("*.arrow"):
-            if file not in needed:
+            if str(file).lower() not in needed:
                 file.unlink(missing_ok=True)
 
     @contextmanager

@@ -119,7 +119,9 @@ def _removable(
     if (restored_at(connection) or 0) > before:
         # A person may still copy what an adopted catalog does not know.
         present = {}
-    strangers = (at for at, written in present.items() if at not in known and written <= before)
+    # A folder may have its name from an earlier queue, in another case.
+    named = {at.lower() for at in known}
+    strangers = (at for at in present if present[at] <= before and at.lower() not in named)
     garbage = (at for at, row in known.items() if row.state == "garbage" and row.since <= before)
     # Asked after the garbage was found: later garbage is not included, and files that a backup
     # still copies became garbage after the backup had begun.
