@@ -43,6 +43,17 @@ def test_what_the_setting_does_not_count_out_any_more_stays_in_a_sweep_that_has_
     assert len(queue.fire("all")) == 1
 
 
+@pytest.mark.each_catalog
+@pytest.mark.parametrize("most", [2**31 - 1, 2**31, 2**63])
+def test_a_setting_may_be_more_than_any_message_can_reach(store, most):
+    queue = make_filled(store, 2, max_deliveries=most)
+    queue.reload(queue.fire("all"))
+    assert queue.sweep() == 0
+    queue.sideline(queue.fire("all"))
+    assert queue.shovel() == 2
+    assert len(queue.fire("all")) == 2
+
+
 # --- a message that kills its query each time -----------------------------------------------------
 
 

@@ -222,7 +222,8 @@ def retriable(queue: QueueInfo) -> Rules:
 # Each rule is built once, as the statements of `eligible` are, which are found by them.
 @lru_cache(maxsize=64)
 def _rarely_fired(most: int | None) -> Rules:
-    return () if most is None else (slices.c.deliveries < most,)
+    # The column has 32 bits.
+    return () if most is None else (slices.c.deliveries < min(most, 2**31 - 1),)
 
 
 def expired(queue: QueueInfo, magazine: Magazine) -> Rules:
@@ -253,8 +254,7 @@ def expiry_in(queue: QueueInfo, magazine: Magazine) -> float | None:
 
 def overdelivered(queue: QueueInfo) -> Rules:
     """Return the rule for slices that were fired too often; no rule if there is no limit."""
-    most = queue.settings.max_deliveries
-    return () if most is None else (slices.c.deliveries >= most,)
+    return tuple(not_(rule) for rule in _rarely_fired(queue.settings.max_deliveries))
 
 
 #: The parameters of a part of a magazine, and the conditions of slices that begin in it.
