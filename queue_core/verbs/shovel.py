@@ -42,6 +42,7 @@ from queue_core.selection.quotas import by_horizon
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.rounds import are_brief, in_parts, part_slices, still_there
 from queue_core.selection.selection import Selection
+from queue_core.values.limits import MANY
 from queue_core.values.model import Magazine, QueueInfo
 from queue_core.verbs.capacity.bounds import least, take_fitting
 
@@ -109,7 +110,7 @@ def shovel(catalog: Catalog, queue: QueueInfo, shovelful: Shovelful) -> int:
     with catalog.read() as connection:
         horizon = Horizon.of(connection, request.queue_ids, Magazine.SIDELINE)
         request = replace(request, horizon=horizon)
-        look = (most if threads > 1 else limit or 0) + 1
+        look = (most if threads > 1 else min(limit or 0, MANY)) + 1
         waiting = amounts.count_upto(connection, *eligible(request), look)
     if not waiting.slices:
         return 0

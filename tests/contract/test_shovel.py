@@ -44,6 +44,15 @@ def test_a_limit_of_a_call_or_of_the_settings_is_kept_over_all_shards(store):
     assert queue.shovel(40) == 21
 
 
+@pytest.mark.each_catalog
+@pytest.mark.parametrize("most", [2**63 - 1, 2**63])
+def test_a_limit_may_be_more_than_a_queue_can_have(store, most):
+    queue = with_sidelined(store, 3, shovel_limit=most)
+    assert queue.shovel(most) == 3
+    queue.sideline(queue.fire("all"))
+    assert queue.shovel() == 3
+
+
 def test_a_limit_is_kept_if_others_come_back_while_the_messages_are_moved(store, monkeypatch):
     """They were no more than the limit when whole rounds began."""
     monkeypatch.setattr(module, "ROUND_SLICES", 2)
