@@ -21,6 +21,7 @@ from queue_core.selection.queue_rules import of_firing
 from queue_core.selection.selection import AnySelector, Selection
 from queue_core.selection.terms import Terms, terms_of
 from queue_core.values.ids import IdSet
+from queue_core.values.limits import MANY
 from queue_core.values.model import BY_SHARD, Magazine, QueueInfo, ReadPlan, check_roots
 from queue_core.values.plan import Taken
 from queue_core.values.rows import Numbers
@@ -122,7 +123,7 @@ class Demand:
         return FireRequest(
             queue_ids=tuple(queue.id for queue in queues),
             magazine=self.magazine,
-            max_messages=self.max_messages,
+            max_messages=self.max_messages and min(self.max_messages, MANY),
             max_bytes=self.max_bytes,
             selection=selection,
             rules=fireable(queues, self.magazine),

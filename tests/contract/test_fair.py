@@ -423,6 +423,7 @@ def test_a_limit_of_bytes_is_shared_too(store):
     assert fired["small"] > 10
     assert abs(fired["big"] - fired["small"]) <= 5
     assert len(queue.fire(max_bytes=1)) == 1
+    assert len(queue.fire(2**63, max_bytes=1)) == 1
 
 
 def test_messages_that_wait_when_it_is_set_come_first(store):

@@ -112,6 +112,15 @@ def test_a_limit_of_bytes_alone_takes_as_many_as_fit(store):
     assert numbers_of(queue.fire(max_bytes=10**6).messages) == list(range(2, 10))
 
 
+@pytest.mark.parametrize("how", [{}, {"order_by": "number DESC"}, {"order": "global"}], ids=str)
+def test_a_limit_may_be_more_than_a_queue_can_have(store, how):
+    queue = make_queue(store, log="1 day")
+    reader = store.subscribe("reader", to="orders", selector="number > 0")
+    queue.load(orders(3))
+    assert numbers_of(queue.fire(2**63, **how).messages) == [0, 1, 2]
+    assert numbers_of(reader.fire(2**63, **how).messages) == [1, 2]
+
+
 @pytest.mark.each_catalog(False)
 @pytest.mark.parametrize("limit", [1, 3, 8, 20, 79, 80, 1000])
 def test_a_limit_of_messages_is_used_up_by_the_shards_that_have_enough(store, limit):
