@@ -185,8 +185,11 @@ def find_with_room(
     found: list[pa.Table] = []
     seen: list[Numbers] = []
     rounds, left = 1 if limit is None else ROUNDS, limit
+    fit = np.zeros(0, np.bool_)
     for number in range(1, rounds + 1):
-        ids = search(left, rooms.conditions)
+        # Where all values so far may have none, others can be anywhere behind them.
+        looks_at_all = number == rounds and not (fit.any() or any(map(len, found)))
+        ids = search(None if looks_at_all else left, rooms.conditions)
         seen.append(ids)
         rows = rooms.read(request, ids)
         fit, crowded = rooms.admitted(rows)
@@ -194,6 +197,7 @@ def find_with_room(
         is_enough = left is not None and np.count_nonzero(fit) >= left
         is_last = number == rounds or is_enough or not crowded.any()
         kept = rows.filter(pa.array(fit if is_last else fit & crowded))
+        kept = kept.slice(0, left if looks_at_all else None)
         found.append(kept)
         if is_last:
             break

@@ -73,6 +73,23 @@ def test_each_value_has_its_own_rate(store):
     assert len(queue.fire(20)) == 0
 
 
+@pytest.mark.parametrize(
+    ("settings", "how"), [({"priority": "amount"}, {}), ({}, {"order": "global"})], ids=str
+)
+def test_long_values_without_room_keep_no_others_back(store, settings, how):
+    """Their keys are hashes, so that a search does not know them before it has read them."""
+    queue = make_queue(store, limits=limit("customer", per_second=SLOW), **settings)
+    long = [f"{number:0400}" for number in range(by_value.ROUNDS + 1)]
+    queue.load(of(*long))
+    assert len(queue.fire("all")) == len(long)
+    queue.load(of(*long, first=100))
+    queue.load(of("a", "a", "b"))
+
+    fired = by_customer(queue.fire(1, **how)) + by_customer(queue.fire(1, **how))
+    assert fired == {"a": 1, "b": 1}
+    assert len(queue.fire(1, **how)) == 0
+
+
 def test_the_oldest_messages_of_a_value_come_first(store):
     queue = make_queue(store, limits=limit("customer", in_flight=3))
     queue.load(of(*["a"] * 30, *["b"] * 30))
