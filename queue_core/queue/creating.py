@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, cast
 
@@ -172,7 +172,7 @@ def clone(catalog: Catalog, queue: QueueInfo, to: str, *, dry_run: bool) -> Queu
 def in_micros(time: object) -> int | None:
     """Return a time as a catalog has it, or None for what is none with a time zone."""
     if isinstance(time, datetime) and time.tzinfo is not None:
-        return int(time.timestamp()) * 1_000_000 + time.microsecond
+        return (time - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)
     return None
 
 

@@ -153,8 +153,10 @@ def test_the_own_times_of_messages_do_not_end_them_in_a_replay(store, topic):
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_a_place_in_time_has_passed(store, topic, reader, dry_run):
+@pytest.mark.parametrize("ever", [None, datetime.max.replace(tzinfo=UTC)], ids=["soon", "never"])
+def test_a_place_in_time_has_passed(store, topic, reader, dry_run, ever):
     soon, later = (datetime.now(UTC) + timedelta(seconds=each) for each in (30, 300))
+    later = ever or later
     reader.admin.pause()
     reader.admin.seek(soon, dry_run=dry_run)
     for call in (

@@ -193,7 +193,7 @@ def places(connection: Connection, queue_id: int, start: Start) -> dict[int, int
     if start == "latest":
         return last
     if start > dialect.read_clock(connection) + SOON:
-        time = datetime.fromtimestamp(start / 1e6, UTC).isoformat(" ", "seconds")
+        time = datetime.fromtimestamp(start // 1_000_000, UTC).isoformat(" ", "seconds")
         raise BadOption(f"{time}: this time is to come; use 'latest', or a time that has passed")
     return {
         shard: at_time(connection, queue_id, shard, start, (first[shard], end))
