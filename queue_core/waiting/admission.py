@@ -59,28 +59,31 @@ class Admission:
         what *load* raises, such as the `CapacityExceeded` of another queue; `QueueFull` instead of
         another attempt, `QueueDeactivated`, and what `expire` raises.
         """
+        overtakes = self.when_full.overtakes
+        # Before all numbers of the line.
+        number = 0 if overtakes else None
         try:
-            return load(None)
+            return load(number)
         except CapacityExceeded as error:
             refused = self._of_here(error)
         if refused.can_wait and self._expire():
             try:
-                return load(None)
+                return load(number)
             except CapacityExceeded as error:
                 refused = self._of_here(error)
         if refused.can_wait and self._blocks():
             timeout = self.when_full.timeout
             with WaitLine(self.catalog, self.queue, waiters.LOAD, timeout) as line:
                 faults.point("load.waiting")
-                while refused.can_wait and line.wait(self._may_fit):
+                while refused.can_wait and line.wait(self._may_fit, first=not overtakes):
                     if self._is_expiry_due():
                         self._expire()
                     try:
-                        result = load(line.waiter)
+                        result = load(line.waiter if number is None else number)
                     except CapacityExceeded as error:
                         refused = self._of_here(error)
                     else:
-                        line.left = True
+                        line.left = not overtakes
                         return result
         full = QueueFull(f"{refused}{self._of_damaged() if refused.can_wait else ''}")
         full.may_fit = refused.can_wait and self._blocks()

@@ -8,6 +8,7 @@ was settled and nothing loaded, or both; vacuum removes the files of a load that
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from sqlalchemy import Connection
@@ -56,6 +57,7 @@ def settle_and_load(
     and `SettingsChanged`, after which the caller calls again with the queue as it is then.
     """
     check_keeps(output, BEFORE_SETTLEMENT)
+    when_full = replace(when_full, overtakes=output.id in [queue.id for queue in queues])
     policy = LoadPolicy.of(output)
     lost = gone = np.empty(0, np.int64)
 

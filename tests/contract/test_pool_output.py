@@ -40,6 +40,7 @@ from queue_core.waiting.smart.validate import StaleSnapshot
 from tests.books import audit
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import ORDERS, make_filled, make_queue, make_staged, numbers_of, orders
+from tests.waiting import Caller, standing
 
 RESULTS = pa.schema([("number", pa.int64()), ("text", pa.string())])
 
@@ -322,6 +323,26 @@ def test_a_pool_may_load_into_a_queue_that_it_reads(store, monkeypatch):
     with ConsumerPool(store, "orders", handle, output="orders", concurrency=4, batch=3) as pool:
         assert pool.drain(PATIENCE)
     assert pool.counts == {"deleted": 60}
+
+
+@pytest.mark.parametrize("settings", [{}, {"policy": "drop_duplicates"}])
+def test_rows_for_the_queue_of_their_message_go_before_loads_that_wait_for_its_room(
+    store, settings
+):
+    queue = make_queue(store, max_size=1, **settings)
+    queue.load(orders(1))
+    other = Caller(lambda: queue.load(orders(1, 1)))
+    eventually(lambda: standing(store))
+
+    def handle(message):
+        if message["amount"] >= 1000:
+            return True
+        return {"number": message["number"], "amount": message["amount"] + 1000.0}
+
+    with ConsumerPool(store, "orders", handle, output="orders") as pool:
+        assert len(other.done()) == 1
+        eventually(lambda: pool.counts.get("deleted") == 4)
+    assert pool.counts == {"deleted": 4}
 
 
 def test_two_pools_in_a_circle_load_into_each_others_queue(store):

@@ -41,6 +41,8 @@ class OnFull:
 
     #: ``block``, ``fail`` or ``ring``; None: as the queue's settings say.
     overflow: str | None = None
+    #: Whether it settles messages of the same queue, for whose room those in line wait.
+    overtakes: bool = False
     #: The most seconds to wait; None: no limit.
     timeout: float | None = None
 
