@@ -36,7 +36,7 @@ _REMEMBERED = 4096
 
 
 class SettingsChanged(Exception):
-    """A queue has other settings, or fewer columns, than those with which a load was prepared."""
+    """A queue has other settings or columns than those with which a load was prepared."""
 
 
 class QueueChanged(Exception):

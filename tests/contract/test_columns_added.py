@@ -222,6 +222,16 @@ def test_a_policy_that_rewrites_queued_messages_keeps_the_new_columns(store, gro
     assert values(stale.fire("all").messages, "amount", "extra") == [(1, 3.0, "x")]
 
 
+def test_a_policy_of_a_queue_opened_before_compares_the_new_columns(store, grow):
+    stale = make_queue(store, policy="drop_duplicates")
+    grow("orders", [1], extra="x")
+
+    ids = stale.load([{"number": 1}, {"number": 1}])
+
+    assert ids.is_null().to_pylist() == [False, True]
+    assert stale.browse().column("extra").to_pylist() == ["x", None]
+
+
 def test_a_query_fails_before_it_hands_on_a_batch_without_the_new_columns(store, session, grow):
     for name in ("red", "blue"):
         make_queue(store, name).load(orders(2))

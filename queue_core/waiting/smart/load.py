@@ -235,6 +235,9 @@ class SmartLoad:
         storage, queue, load_policy = self._storage, self._queue, self._policy
         queued = known = None
         if load_policy.policy is not None:
+            if queues.still_there(connection, queue).schema_version != queue.schema_version:
+                # Queued messages may differ in a column that is new.
+                raise queues.SettingsChanged
             wanted = columns_read(queue, load_policy.policy)
             queued = take_snapshot(
                 connection, storage.uri, queue, self._shards, load_policy.policy, wanted

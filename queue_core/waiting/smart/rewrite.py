@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 from sqlalchemy import Connection
 
-from queue_core.catalog import queues
 from queue_core.catalog.slices import read_plans
 from queue_core.policies.inputs import Overwritten
 from queue_core.segments.reader import read_table
@@ -49,10 +48,9 @@ def rewrite(
     """
     Write new segments with the new values of queued messages.
 
-    It reads within a transaction. Raises `DamagedSegment`.
+    It reads within a transaction. *queue* has all columns that the messages can have. Raises
+    `DamagedSegment`.
     """
-    # With all columns that the messages can have.
-    queue = queues.still_there(connection, queue)
     # The segment and row of each message that gets other values, as one number, ascending.
     changed = queued.physical_ids(overwritten.rows)
     order = np.argsort(changed)
