@@ -325,6 +325,7 @@ def test_a_pool_may_load_into_a_queue_that_it_reads(store, monkeypatch):
     assert pool.counts == {"deleted": 60}
 
 
+@pytest.mark.each_catalog
 @pytest.mark.parametrize("settings", [{}, {"policy": "drop_duplicates"}])
 def test_rows_for_the_queue_of_their_message_go_before_loads_that_wait_for_its_room(
     store, settings
