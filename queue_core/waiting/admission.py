@@ -59,9 +59,8 @@ class Admission:
         what *load* raises, such as the `CapacityExceeded` of another queue; `QueueFull` instead of
         another attempt, `QueueDeactivated`, and what `expire` raises.
         """
-        overtakes = self.when_full.overtakes
         # Before all numbers of the line.
-        number = 0 if overtakes else None
+        number = 0 if self.when_full.overtakes else None
         try:
             return load(number)
         except CapacityExceeded as error:
@@ -75,7 +74,7 @@ class Admission:
             timeout = self.when_full.timeout
             with WaitLine(self.catalog, self.queue, waiters.LOAD, timeout) as line:
                 faults.point("load.waiting")
-                while refused.can_wait and line.wait(self._may_fit, first=not overtakes):
+                while refused.can_wait and line.wait(self._may_fit, first=number is None):
                     if self._is_expiry_due():
                         self._expire()
                     try:
@@ -83,7 +82,7 @@ class Admission:
                     except CapacityExceeded as error:
                         refused = self._of_here(error)
                     else:
-                        line.left = not overtakes
+                        line.left = number is None
                         return result
         full = QueueFull(f"{refused}{self._of_damaged() if refused.can_wait else ''}")
         full.may_fit = refused.can_wait and self._blocks()

@@ -13,6 +13,7 @@ from queue_core.errors import QueueDeactivated, QueueFull
 from queue_core.waiting.smart import load
 from queue_core.waiting.smart.load import TRIES
 from tests.factories import make_queue
+from tests.waiting import Caller, waits
 
 pytestmark = pytest.mark.each_catalog
 
@@ -147,3 +148,21 @@ def test_a_full_queue_has_room_for_a_message_that_replaces_another(store):
     with pytest.raises(QueueFull):
         put(queue, "c")
     assert there(queue) == [("b", "on", 1), ("a", "on", 2)]
+
+
+def test_a_load_that_makes_its_own_room_goes_before_those_that_wait_for_room(store):
+    """Nobody else would make room: what is kept goes when it is confirmed."""
+    queue = queue_of(store, "confirm(kind = 'ack')", max_size=2)
+    for number in (1, 2):
+        put(queue, "a", n=number)
+    queue.get_and_keep(2)
+    other = Caller(lambda: put(queue, "a", n=4))
+    waits(store, 1)
+
+    rows = [{"key": "a", "kind": kind, "n": 3} for kind in ("ack", "on")]
+    ids = queue.load(rows, timeout=5)
+
+    assert ids.is_null().to_pylist() == [True, False]
+    put(queue, "a", "ack")
+    assert len(other.done()) == 1
+    assert there(queue) == [("a", "on", 3), ("a", "on", 4)]

@@ -1,10 +1,9 @@
 """The waiting lines of a queue: callers that wait to load, or to fire.
 
 Only the first waiter in a line tries, so no waiter overtakes an earlier one, in any process. (A
-firing may in two cases: `queue_core/selection/line.py`; and a load that settles messages of its own
-queue, since the line waits for their room.) A waiter renews its row regularly. Others skip a row
-that was not renewed, or whose time lies too far in the future because the clock was set back. The
-next waiter that joins removes such a row.
+firing may in two cases: `queue_core/selection/line.py`; and a load, if it makes its own room.) A
+waiter renews its row regularly. Others skip a row that was not renewed, or whose time lies too far
+in the future because the clock was set back. The next waiter that joins removes such a row.
 """
 
 from __future__ import annotations

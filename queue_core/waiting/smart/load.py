@@ -198,6 +198,10 @@ class SmartLoad:
         for shard, count in prepared.plan.ignored.items():
             changes.count_at((queue.id, int(Magazine.MAIN), shard), ignored=count)
         changes.apply(connection)
+        gone, new = len(prepared.plan.result.deleted), np.count_nonzero(prepared.plan.kept)
+        if queue.settings.is_bounded and waiter is None and gone >= new:
+            # Those in line may wait for the room that it makes.
+            waiter = 0
         ids = load_bounded(connection, self._storage, queue, prepared.staged, waiter, overflow)
         segments.discard_unpublished(connection, _others(self.incoming.brought, prepared.staged))
         return ids

@@ -48,8 +48,7 @@ def rewrite(
     """
     Write new segments with the new values of queued messages.
 
-    It reads within a transaction. *queue* has all columns that the messages can have. Raises
-    `DamagedSegment`.
+    It reads within a transaction, by the present columns. Raises `DamagedSegment`.
     """
     # The segment and row of each message that gets other values, as one number, ascending.
     changed = queued.physical_ids(overwritten.rows)
