@@ -25,7 +25,6 @@ from queue_core.catalog.holders.tickets import new_ticket, reserved_ticket
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.shard_locks import Backlog
 from queue_core.catalog.slices.slices import ShardKey
-from queue_core.errors import CatalogUnavailable
 from queue_core.selection import line, suspects
 from queue_core.selection.acquire import acquire, heads_to_find
 from queue_core.selection.by_rank import advance
@@ -182,15 +181,16 @@ class _Firing:
                 fired = self.catalog.write(partial(work, seconds, lock))
                 if fired.reserved and self.catalog.ticket_numbers is not None:
                     self.catalog.ticket_numbers.keep(self.consumer, fired.reserved)
-            except CatalogUnavailable as error:
-                if error.outcome_unknown and self.seen:
-                    self.catalog.unread += self.made[-1:]
-                raise
             except dialect.StillLocked:
                 _stuck.note(self.catalog.engine, request.where)
                 locked = Refusal.by_lock()
                 # Of the shards that it needed, one was not free. Others may be by now.
                 locks = ["skip"] if lock == "some" else []
+            except (Exception, KeyboardInterrupt) as error:
+                # A signal may have interrupted it after the commit, and nobody gets the messages.
+                if self.seen and getattr(error, "outcome_unknown", True):
+                    self.catalog.unread += self.made[-1:]
+                raise
         return fired if locked is None else replace(fired, locked=locked)
 
     def _checked(

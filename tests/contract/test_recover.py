@@ -166,6 +166,30 @@ def test_a_later_firing_may_have_the_same_ticket(store, query, unsure):
     assert len(seen(store, queue, held)) == 1
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
+def test_what_a_firing_has_taken_that_a_signal_interrupts_waits_again(
+    store, query, error, monkeypatch
+):
+    """As of a target in the main thread, which lives on."""
+    queue = make_queue(store)
+    queue.load(orders(4))
+    write = store.catalog.write
+
+    def interrupted(work, **how):
+        found = write(work, **how)
+        if isinstance(found, Fired):
+            raise error
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store.catalog, "write", interrupted)
+        with pytest.raises(error):
+            queue.fire(3, consumer=query)
+
+    assert numbers_of(queue.fire(9, consumer=query).messages) == [0, 1, 2, 3]
+    assert set(store.view("slices").column("deliveries").to_pylist()) == {1}
+
+
 # --- held -----------------------------------------------------------------------------------------
 
 
