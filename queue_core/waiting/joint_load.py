@@ -94,7 +94,7 @@ class JointLoads:
         load = self._by_queue.get(key)
         if load is None:
             # Of several threads that come first, one adds it.
-            load = self._by_queue.setdefault(key, Coalescer(self._load_all, threading.Lock()))
+            load = self._by_queue.setdefault(key, Coalescer(self._load_all, threading.RLock()))
         result = load(_Load(queue, rows, stage, threading.get_ident()))
         if isinstance(result, BaseException):
             raise result

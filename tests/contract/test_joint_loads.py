@@ -1,5 +1,6 @@
 """Small loads of several threads: one transaction for all, and to each its own ids and errors."""
 
+import signal
 import threading
 import time
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ import pytest
 from queue_core import Store
 from queue_core.errors import CatalogUnavailable, QueueDeactivated, QueueFull
 from queue_core.support.faults import InjectedFault, arm
-from queue_core.waiting.joint_load import JOINED_BYTES, JointLoads, commit_load
+from queue_core.waiting.joint_load import JOINED_BYTES, JointLoads, _staged, commit_load
 from tests.contract.callers import caller_of
 from tests.factories import make_queue, numbers_of, orders
 from tests.waiting import waiting_loads
@@ -290,6 +291,25 @@ def test_an_interrupted_thread_leaves_the_others_in_doubt_and_loads_go_on(store)
     assert len(queue.load(orders(1, 9))) == 1
 
 
+def test_the_handler_of_a_signal_may_load_while_the_main_thread_loads(store):
+    """As one of SIGTERM does that tells others of its end."""
+    queue, signals = make_queue(store), [signal.SIGUSR1]
+
+    def interrupted(loads):
+        if signals:
+            signal.raise_signal(signals.pop())
+        return _staged(loads)
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: queue.load(orders(1, 1)))
+    try:
+        with mock.patch("queue_core.waiting.joint_load._staged", interrupted):
+            queue.load(orders(1))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+    assert sorted(numbers_of(queue.browse())) == [0, 1]
+
+
 def test_a_child_process_waits_for_no_thread_of_its_parent(store):
     queue = make_queue(store)
 
@@ -311,10 +331,10 @@ def test_the_first_threads_of_a_child_process_wait_for_no_thread_of_its_parent(s
             overtaking[0].start()
             overtaking[0].join(5)
             overtaking.append(overtaking[0].is_alive())
-        return threading.Lock()
+        return threading.RLock()
 
     def in_child():
-        overtaken_first = mock.Mock(wraps=threading, Lock=overtaken)
+        overtaken_first = mock.Mock(wraps=threading, RLock=overtaken)
         with (
             mock.patch("queue_core.waiting.joint_load.os.getpid", return_value=-1),
             mock.patch("queue_core.waiting.joint_load.threading", overtaken_first),
