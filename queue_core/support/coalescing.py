@@ -5,7 +5,7 @@ Threads that come meanwhile wait, and the first of them works next. So one trans
 waiting threads, and a single thread never waits. Databases call this group commit.
 
 The main thread works for itself alone: Ctrl-C, or the handler of another signal, may interrupt it
-anywhere. No other thread is interrupted here (`queue_core.support.interruption`).
+anywhere, and load too. ignis interrupts no other thread here (`queue_core.support.interruption`).
 """
 
 from __future__ import annotations
@@ -58,12 +58,16 @@ class Coalescer(Generic[Request, Result]):
         own: _Asked[Request, Result] = _Asked(request)
         with self._lock:
             self._waiting.append(own)
-            leads = not self._has_leader
+            if not self._has_leader:
+                own.woken.set()
             self._has_leader = True
-        if not leads:
+        try:
             own.woken.wait()
-        if not own.done:
-            self._lead()
+        finally:
+            # Also if a library interrupts this thread: others wait for it, once it is to lead.
+            own.woken.wait()
+            if not own.done:
+                self._lead()
         if own.error is not None:
             raise own.error
         return own.result  # type: ignore[return-value]

@@ -7,7 +7,8 @@ import time
 import pytest
 
 from queue_core.support.coalescing import Coalescer
-from tests.waiting import PATIENCE
+from queue_core.support.interruption import _raise_in
+from tests.waiting import PATIENCE, until
 
 
 def test_an_error_is_raised_for_all_that_requested_it_and_for_none_later():
@@ -87,3 +88,36 @@ def test_the_main_thread_that_is_interrupted_at_work_harms_no_other(where):
     for thread in threads:
         thread.join(PATIENCE)
     assert sorted(results) == list(range(4))
+
+
+def test_a_thread_that_is_interrupted_while_it_waits_leads_those_behind_it():
+    """As libraries do that limit the time of a call in a thread."""
+    begun, go_on, results = threading.Event(), threading.Event(), {}
+
+    def work(requests):
+        if requests == [0]:
+            begun.set()
+            assert go_on.wait(PATIENCE)
+            _raise_in(threads[1].ident, InterruptedError)
+        return requests
+
+    def run(number):
+        try:
+            results[number] = coalescer(number)
+        except InterruptedError as error:
+            results[number] = type(error)
+
+    coalescer = Coalescer(work, threading.Lock())
+    threads = [threading.Thread(target=run, args=(n,), daemon=True) for n in range(3)]
+    threads[0].start()
+    assert begun.wait(PATIENCE)
+    for number, thread in enumerate(threads[1:], 1):
+        thread.start()
+        until(lambda number=number: len(coalescer._waiting) == number)
+    # Python raises it when the thread is woken.
+    time.sleep(0.1)
+    go_on.set()
+    for thread in threads:
+        thread.join(PATIENCE)
+
+    assert results == {0: 0, 1: InterruptedError, 2: 2}
