@@ -44,7 +44,12 @@ class Loop:
 
     def start(self) -> None:
         """Start the thread; once only. Keep the loop afterwards: there may be no thread."""
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException as error:
+            if not isinstance(error, RuntimeError):  # After an interrupt, the thread may run.
+                self.end()
+            raise
 
     def wake(self) -> None:
         """Call the work at once, or once more after the call in progress."""

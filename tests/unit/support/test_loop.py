@@ -2,6 +2,8 @@
 
 import threading
 
+import pytest
+
 from queue_core.support.loop import Loop
 from tests.waiting import PATIENCE
 
@@ -57,3 +59,19 @@ def test_its_own_work_may_stop_it():
 
 def test_one_that_never_started_can_be_stopped():
     Loop("work", lambda: None).stop()
+
+
+def test_one_whose_start_is_interrupted_ends(monkeypatch):
+    """Nobody else would end it: a pool that did not start would keep its queues for ever."""
+    loop, start = Loop("work", lambda: None, every=0.01), threading.Thread.start
+
+    def interrupted(thread):
+        start(thread)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            loop.start()
+    loop._thread.join(PATIENCE)
+    assert not loop._thread.is_alive()
