@@ -88,8 +88,8 @@ class Ear:
         assert channel is not None, "it is open while somebody hears"
         heard: set[str] = set()
         self._read = True
-        self._changed.release()
         try:
+            self._changed.release()
             heard = channel.hear(seconds)
         except Exception as error:
             self._error = error

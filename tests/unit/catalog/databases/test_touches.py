@@ -67,6 +67,27 @@ def test_all_threads_hear_of_one_touch(path):
         ear.leave(hearer)
 
 
+def test_who_is_interrupted_as_it_begins_to_hear_leaves_that_to_others(path):
+    ear, hearers = Ear(), [object() for _ in range(2)]
+    for hearer in hearers:
+        ear.join(hearer, lambda: Touches(path))
+    release = ear._changed.release
+
+    def interrupted():
+        release()
+        ear._changed.release = release
+        raise KeyboardInterrupt
+
+    ear._changed.release = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        ear.wait(hearers[0], time.monotonic() + LONG)
+    touch(path)
+
+    assert ear.wait(hearers[1], time.monotonic() + LONG) == {""}
+    for hearer in hearers:
+        ear.leave(hearer)
+
+
 def test_a_touch_changes_the_times_alone(path):
     before = os.stat(path)
     os.utime(path, (1, 1))
