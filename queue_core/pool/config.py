@@ -13,7 +13,7 @@ from queue_core.pool.output import check_output
 from queue_core.pool.pressure import Pressure
 from queue_core.queue import Queue
 from queue_core.selection.request import Demand
-from queue_core.upkeep.tasks.registry import TASKS, check_tasks
+from queue_core.upkeep.tasks.registry import TASKS
 from queue_core.values.durations import check_whole
 from queue_core.values.model import BY_SHARD, GLOBAL, Magazine
 from queue_core.values.settings import check_count
@@ -114,8 +114,6 @@ def checked(config: PoolConfig) -> PoolConfig:
                 f"queue {name!r} is named more than once; use one pool for main and one for the "
                 "sideline"
             )
-    if config.tasks is not None:
-        check_tasks(config.tasks)
     check_whole("batch", config.batch, 1)
     check_whole("max_bytes", config.max_bytes, 1)
     check_count("max_in_flight", config.max_in_flight)

@@ -22,6 +22,7 @@ from queue_core.selection.request import Demand
 from queue_core.selection.selection import AnySelector
 from queue_core.store import Store
 from queue_core.support.interruption import shielded
+from queue_core.upkeep.tasks.registry import check_tasks
 from queue_core.values.durations import Duration, check_seconds, check_timeout
 from queue_core.values.model import BY_SHARD, magazine_of
 from queue_core.values.retry import Retry
@@ -204,7 +205,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
                 browse=browse,
                 pressure=pressure,
                 name=name,
-                tasks=tasks,
+                tasks=None if tasks is None else check_tasks(tasks),
                 breaker=breaker,
                 output=None if output is None else store.queue(output),
             )

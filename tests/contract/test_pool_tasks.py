@@ -99,6 +99,13 @@ def test_a_pool_that_stops_lets_others_lead_at_once(store):
     assert leader() is None
 
 
+def test_a_pool_runs_the_tasks_of_an_iterator(store):
+    make_queue(store)
+
+    with ConsumerPool(store, "orders", Recorder(), tasks=iter(["sweep"])):
+        eventually(lambda: holder_of(store, ROLE))
+
+
 def test_a_pool_that_stops_puts_messages_back_before_a_long_task_ends(store, monkeypatch):
     """A shovel with a rate may take hours."""
     come, go_on, ended = threading.Event(), threading.Event(), threading.Event()
