@@ -52,9 +52,9 @@ class TemporaryStore(Store):
             BadOption: *seconds* is not a number, 0 or more.
         """
         self._ahead += check_seconds("seconds", seconds)
-        # The new time is meant: tasks that remove by age need not distrust it.
-        self.catalog.write(clock.accept)
+        # The hearts first: once the new time is believed, sweeps go by it.
         beat_now(self.catalog)
+        self.catalog.write(clock.accept)
         Retries(self.catalog, self.storage).run()
         for name in self.queues():
             queue = self.queue(name)

@@ -1,6 +1,7 @@
 """Help for tests of handlers, used as in a test of a user."""
 
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from queue_core import (
     BadOption,
     BadOutcome,
+    CatalogUnavailable,
     ConsumerPool,
     Later,
     Retry,
@@ -17,7 +19,8 @@ from queue_core import (
     batch_handler,
     constant,
 )
-from queue_core.testing import crash_at, handle, temporary_store
+from queue_core.consumers.presence import beat_now
+from queue_core.testing import crash_at, handle, temporary, temporary_store
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 ROWS = [{"id": number, "text": f"text {number}"} for number in range(4)]
@@ -186,6 +189,30 @@ def test_no_message_in_living_hands_is_swept_when_time_passes(own):
     assert pool.counts == {"deleted": 3}
     queue.delete(kept)
     assert own.view("queues").column("in_flight").to_pylist() == [0]
+
+
+def test_hands_live_by_the_moved_clock_before_any_sweep_believes_it(own, monkeypatch):
+    queue = filled(own)
+    busy, go_on = threading.Event(), threading.Event()
+
+    def wait(_):
+        busy.set()
+        return go_on.wait(60)
+
+    def after_a_sweep(catalog):
+        with suppress(CatalogUnavailable):
+            queue.sweep()
+        beat_now(catalog)
+
+    monkeypatch.setattr(temporary, "beat_now", after_a_sweep)
+    queue.sweep()
+    with ConsumerPool(own, "orders", wait, concurrency=1, tasks=[]) as pool:
+        assert busy.wait(60)
+        own.pass_time("30m")
+        go_on.set()
+        assert pool.drain(60)
+
+    assert pool.counts == {"deleted": 4}
 
 
 def test_the_folder_is_removed():
