@@ -22,7 +22,8 @@ class Handled:
     #: The queue's name.
     queue: str
     #: The messages in the order in which they were fired: the columns of the queue, the metadata
-    #: columns, and ``outcome``, ``kind``, ``reason``, ``not_before``, ``delay`` and ``dead``.
+    #: columns, and ``outcome``, ``kind``, ``reason``, ``not_before``, ``delay``, ``dead`` and
+    #: ``trace``, in place of columns of the queue with these names.
     messages: pa.Table
     #: The messages that were loaded into queues of the store meanwhile, by the queue's name. A
     #: queue without any is left out.

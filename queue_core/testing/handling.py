@@ -208,6 +208,8 @@ def _settled(to: PoolOutput, settlement: pa.Table, batches: Sequence[PoolBatch])
 def _joined(messages: pa.Table, settled: pa.Table) -> pa.Table:
     """Add the columns of the settlement, whose rows are in the order of the messages."""
     for name in settled.column_names[1:]:
+        if name in messages.column_names:
+            messages = messages.drop_columns(name)
         messages = messages.append_column(name, settled.column(name))
     return messages
 

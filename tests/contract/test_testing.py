@@ -114,6 +114,17 @@ def test_handlers_get_objects(own):
     assert handled.deleted.column("id").to_pylist() == [2, 3]
 
 
+def test_columns_with_names_of_outcomes_give_way_to_them(own):
+    queue = own.create_queue("events", pa.schema([("kind", pa.string()), ("reason", pa.string())]))
+    queue.load([{"kind": "click", "reason": "none"}])
+
+    handled = handle(queue, lambda event: event["kind"] != "click")
+
+    handled.assert_sidelined(1, kind="rejected")
+    assert handled.messages.column("kind").to_pylist() == ["rejected"]
+    assert str(handled).endswith("1 sidelined as rejected: no reason")
+
+
 def test_a_handler_that_returns_nothing_is_refused(own):
     queue = filled(own)
 
