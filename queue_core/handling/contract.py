@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 import pyarrow as pa
 
 from queue_core.errors import BadOption, SchemaMismatch
-from queue_core.handling.handler import takes_batches
+from queue_core.handling.handler import batch_handler, takes_batches
 from queue_core.handling.objects.message_class import message_class
 from queue_core.handling.payloads import ObjectPayload, Payload, reader_of
 from queue_core.handling.results import check_on_none, name_of
@@ -75,7 +75,7 @@ class Contract:
             payload=_payload(payload, payload_type, bool(with_metadata), message_type),
             on_none=check_on_none(on_none),
             retry=as_retry(retry),
-            columns=columns,
+            columns=columns if isinstance(columns, str | None) else tuple(columns),
             transactional=transactional,
         )
 
@@ -299,4 +299,5 @@ def unwrapped(handler: Any, ignorable: Any) -> tuple[Any, tuple[Any, ...]]:
     if callable(handler) or not hasattr(type(handler), "handle"):
         return handler, given
     own = getattr(handler, "ignorable_exceptions", tuple)
-    return handler.handle, (*own(), *given)
+    function = batch_handler(handler.handle) if takes_batches(handler) else handler.handle
+    return function, (*own(), *given)

@@ -74,7 +74,8 @@ def batch_handler(handler: _Handler) -> _Handler:
 
 def takes_batches(handler: Callable[..., Any]) -> bool:
     """Return whether a handler was marked by `batch_handler`."""
-    return getattr(handler, _MARK, False) is True
+    marked = getattr(handler, _MARK, False) is True
+    return marked or (isinstance(handler, partial) and takes_batches(handler.func))
 
 
 @dataclass(frozen=True, slots=True)

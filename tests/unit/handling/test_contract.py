@@ -198,6 +198,11 @@ class Batches:
         return [True] * batch.num_rows
 
 
+class Unmarked:
+    def handle(self, batch):
+        return [True] * batch.num_rows
+
+
 class Asynchronous:
     async def handle(self, message):
         return True
@@ -231,7 +236,13 @@ def test_the_argument_adds_to_them():
 
 @pytest.mark.parametrize(
     ("handler", "outcome"),
-    [(Plain(), DELETED), (Batches(), DELETED), (Asynchronous(), DELETED), (Called(), REJECTED)],
+    [
+        (Plain(), DELETED),
+        (Batches(), DELETED),
+        (batch_handler(Unmarked()), DELETED),
+        (Asynchronous(), DELETED),
+        (Called(), REJECTED),
+    ],
 )
 def test_any_object_with_the_method_is_a_handler_unless_it_can_be_called(handler, outcome):
     assert run(handler) == [outcome] * 3
@@ -263,6 +274,12 @@ OWN = ["number", "text"]
 @pytest.mark.parametrize("names", [OWN, [*OWN, *METADATA.names]])
 def test_the_columns_that_are_read(names, columns, payload, read):
     assert Contract(columns=columns, payload=payload).read(names) == read
+
+
+def test_columns_of_an_iterator_are_read_for_each_firing():
+    given = contract(columns=iter(["text"]))
+
+    assert [given.read(OWN) for _ in range(2)] == [["text", "_message_id"]] * 2
 
 
 @pytest.mark.parametrize(

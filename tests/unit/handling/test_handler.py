@@ -207,6 +207,12 @@ def test_an_unmarked_callable_takes_messages_and_any_callable_can_be_marked():
     assert batch_handler(at_last) is at_last
 
 
+def test_a_marked_handler_with_some_arguments_given_stays_marked():
+    marked = batch_handler(lambda batch, verdict: [verdict] * batch.num_rows)
+
+    assert outcomes(partial(marked, verdict=True)) == [DELETED] * 3
+
+
 def batch_of_queues(*rows):
     names, ids = zip(*rows, strict=True)
     return pa.record_batch({"_message_id": pa.array(ids, pa.int64()), "_queue": pa.array(names)})
