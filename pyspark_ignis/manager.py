@@ -23,7 +23,7 @@ from pyspark_ignis.managed_query import (
     consume_arguments,
     stop_between_batches,
 )
-from pyspark_ignis.query_plan import folder_text
+from pyspark_ignis.query_plan import checkpoint_folder, folder_text
 from pyspark_ignis.shared_queries import SharedQueries, SharedQuery
 from pyspark_ignis.side_tasks import (
     STREAM,
@@ -146,7 +146,7 @@ class IgnisManager:
         self._spark = spark
         there = "each query keeps its checkpoint"
         text = folder_text("checkpoints", checkpoints, there)
-        self._checkpoints = folder_text("checkpoints", text.rstrip("/"), there)
+        self._checkpoints = checkpoint_folder(folder_text("checkpoints", text.rstrip("/"), there))
         self._most = check_count("max_messages", max_messages)
         self._every = check_seconds("refresh_interval", refresh_interval)
         self._first = check_seconds("first_refresh", first_refresh)

@@ -163,7 +163,7 @@ def checkpoint_folder(checkpoint: str | Path) -> str:
     """Return the folder of a checkpoint as an absolute path or a URI; raises `BadOption`."""
     text = folder_text("checkpoint", checkpoint, "the query keeps its progress")
     if not urlsplit(text).scheme:
-        return os.path.abspath(text)
+        return os.path.abspath(os.path.expanduser(text))
     return text.rstrip("/")
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_ignis import consume
-from pyspark_ignis.query_plan import QueryPlan
+from pyspark_ignis.query_plan import QueryPlan, checkpoint_folder
 
 NOTHING = dict.fromkeys(
     ("path", "catalog", "storage", "max_messages", "consumer", "trigger", "name")
@@ -35,3 +35,9 @@ def test_the_driver_hands_on_the_address_that_its_environment_says(
     plan = QueryPlan.of(consume, "orders", "/checkpoint", **NOTHING | given, options={})
     place = {key: plan.source[key] for key in ("path", "catalog", "storage") if key in plan.source}
     assert place == passed_on
+
+
+def test_a_checkpoint_may_be_in_the_home_folder(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ada")
+
+    assert checkpoint_folder("~/charge") == "/home/ada/charge"
