@@ -120,26 +120,24 @@ class Output:
         return table
 
     def _by_message(self, rows: Any, count: int, ids: pa.Array | None) -> list[Given]:
-        if rows is None:
+        listed = self._listed(rows)
+        # A table that is made of an empty list has no columns.
+        if not (listed.column_names if isinstance(listed, pa.Table) else listed):
             return []
-        if not _is_table(rows):
-            listed = self._listed(rows)
-            if not listed:
-                return []
+        if isinstance(listed, list):
             self._check_count(len(listed), count)
             return joined([(n, self._listed(each)) for n, each in enumerate(listed)])
-        table = self._listed(rows)
-        if ids is None or "_message_id" not in table.column_names:
-            self._check_count(table.num_rows, count)
-            return [Given(np.arange(count), table)]
-        given = table.column("_message_id").cast(pa.int64())
+        if ids is None or "_message_id" not in listed.column_names:
+            self._check_count(listed.num_rows, count)
+            return [Given(np.arange(count), listed)]
+        given = listed.column("_message_id").cast(pa.int64())
         numbers = pc.index_in(given, value_set=ids)
         if numbers.null_count:
             strange = given.filter(numbers.is_null())[0]
             raise BadOutcome(
                 f"a row for queue {self.queue!r} is of message {strange}, which is not in the batch"
             )
-        return [Given(numbers.to_numpy().astype(np.int64), table)]
+        return [Given(numbers.to_numpy().astype(np.int64), listed)]
 
     def _listed(self, rows: Any) -> Any:
         """Return rows as a table or a list; None for none."""

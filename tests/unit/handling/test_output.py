@@ -78,6 +78,7 @@ def test_a_column_of_the_key_has_no_nulls():
         ((True, pa.table({"n": [9], "_message_id": [12]})), "dddd", [(12, 9)]),
         ((["delete"] * 4, None), "dddd", []),
         (([True] * 4, []), "dddd", []),
+        ((True, pa.Table.from_pylist([])), "dddd", []),
         (pa.array([True, False, True, True]), "dsdd", []),
     ],
 )
