@@ -6,6 +6,7 @@ A load casts all that fits into the types of the queue (`arrow_types.py`). It ro
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -253,6 +254,13 @@ def _check_known(names: Iterable[str], schema: pa.Schema, queue: str) -> None:
 
 
 def _column(values: list[Any], field: pa.Field, queue: str) -> pa.Array:
+    if getattr(field.type, "tz", None) and any(
+        type(value) is datetime and value.tzinfo is None for value in values
+    ):
+        raise SchemaMismatch(
+            f"queue {queue!r}: column {field.name!r} is {field.type}, and a time has no time zone; "
+            "give it one, as datetime.now(UTC) does"
+        )
     # When Arrow makes whole numbers or dates, it silently cuts off fractions and hours. A cast from
     # the type of the values does not.
     kind = None if _is_cut_to(field.type) else field.type

@@ -238,6 +238,16 @@ def test_rows_with_a_field_that_the_struct_of_the_queue_lacks_are_refused():
     assert conform(rows, canonical(rows.schema), "orders") == rows
 
 
+def test_a_datetime_without_a_time_zone_is_no_time_in_utc():
+    noon, utc = dt.datetime(2024, 2, 29, 12), pa.timestamp("us", "UTC")
+
+    for kind, value in ((utc, noon), (pa.struct([("x", utc)]), {"x": noon})):
+        with pytest.raises(SchemaMismatch, match="a time has no time zone; give it one"):
+            conform([{"a": None}, {"a": value}], schema_of(kind), "orders")
+    local = conform([{"a": noon}], schema_of(pa.timestamp("us")), "orders")
+    assert local.to_pylist() == [{"a": noon}]
+
+
 def test_values_within_others_that_fit_are_taken():
     kind = pa.struct([("x", pa.int64()), ("y", map_of(pa.string(), pa.list_(ELEMENT)))])
     rows = [{"a": {"x": 2.0, "y": [("k", [1, None]), ("l", None)]}}, {"a": {}}, {"a": None}]
