@@ -104,15 +104,12 @@ class Handled:
                 raise AssertionError(f"{found} messages were loaded into {queue!r}, not {rows}")
             return
         columns = list(dict.fromkeys(name for row in rows for name in row))
-        if table is None:
-            actual = []
-        elif columns:
+        actual = []
+        if table is not None:
             missing = [name for name in columns if name not in table.column_names]
             if missing:
                 raise AssertionError(f"queue {queue!r} has no column {missing[0]!r}")
-            actual = table.select(columns).to_pylist()
-        else:
-            actual = table.to_pylist()
+            actual = table.select(columns or table.column_names).to_pylist()
         left = list(actual)
         for row in rows:
             if row in left:

@@ -43,6 +43,15 @@ def test_each_queue_gets_its_rows_and_the_ids_are_theirs(store, two):
     assert store.load({"a": [], "b": []})["a"].to_pylist() == []
 
 
+def test_queues_that_are_given_one_iterator_all_get_its_rows(store, two):
+    rows = iter([{"number": number} for number in range(3)])
+
+    ids = store.load(dict.fromkeys(("a", "b"), rows))
+
+    assert [len(found) for found in ids.values()] == [3, 3]
+    assert [left(queue) for queue in two] == [[0, 1, 2]] * 2
+
+
 def test_one_transaction_that_fails_changes_no_queue(store, two, monkeypatch):
     before = dump(store)
 
