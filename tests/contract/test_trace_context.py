@@ -137,6 +137,21 @@ def test_a_span_lasts_as_long_as_a_coroutine(store, queue, provider, spans):
     assert inner.parent.span_id == outer.context.span_id
 
 
+def test_a_span_lasts_as_long_as_a_coroutine_of_an_object(store, queue, provider, spans):
+    produce(provider, queue, [{"number": 1}])
+
+    class Declining:
+        async def __call__(self, job):
+            await asyncio.sleep(0)
+            raise ValueError("declined")
+
+    assert drain(store, traced_handler(Declining(), provider=provider)) == {"sidelined": 1}
+
+    (span,) = of_handler(spans)
+    assert span.status.status_code is StatusCode.ERROR
+    assert span.attributes["error.type"] == "ValueError"
+
+
 def test_a_handler_with_spans_is_checked_as_before(store, queue, provider):
     from queue_core.errors import BadOption
 
