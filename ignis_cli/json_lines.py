@@ -30,11 +30,10 @@ def table_of(lines: bytes, schema: pa.Schema | None) -> pa.Table:
     kinds = {} if schema is None else {field.name: field.type for field in schema}
     texts = {name for name, kind in kinds.items() if is_binary(kind) or pa.types.is_date(kind)}
     taken = {n: kind for n, kind in kinds.items() if n not in texts and _has(kind, _is_foreign)}
-    exact = [
-        name
-        for name, kind in kinds.items()
-        if _has(kind, pa.types.is_decimal) and (name in taken or pa.types.is_decimal(kind))
-    ]
+    if taken:
+        # The lines are written again, which would round decimals.
+        taken |= {n: kind for n, kind in kinds.items() if _has(kind, pa.types.is_decimal)}
+    exact = [name for name, kind in taken.items() if _has(kind, pa.types.is_decimal)]
     lines, columns = _taken_out(lines, taken, exact)
     # The queue checks for nulls later.
     explicit = {

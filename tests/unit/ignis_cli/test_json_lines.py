@@ -83,8 +83,18 @@ def test_what_is_written_is_read_again():
 
 
 def test_decimals_beside_a_map_keep_their_digits():
-    schema = pa.schema([("price", pa.decimal128(38, 18)), ("named", NAMED)])
+    kind = pa.decimal128(38, 18)
+    item = pa.struct([("price", kind), ("count", pa.int64()), ("ratio", pa.float64())])
+    schema = pa.schema(
+        [("price", kind), ("item", item), ("many", pa.list_(kind)), ("named", NAMED)]
+    )
     price = "12345678901234567.123456789012345678"
-    lines = f'{{"price": {price}, "named": {{}}}}\n{{"price": 2}}\n{{"price": null}}'.encode()
+    inner = f'{{"price": {price}, "count": 3, "ratio": 0.1}}'
+    first = f'{{"price": {price}, "item": {inner}, "many": [{price}, null], "named": {{}}}}'
+    rows = table_of(f'{first}\n{{"price": 2}}\n{{"price": null}}'.encode(), schema)
 
-    assert table_of(lines, schema)["price"].to_pylist() == [Decimal(price), Decimal(2), None]
+    exact = Decimal(price)
+    assert rows["price"].to_pylist() == [exact, Decimal(2), None]
+    within = {"price": exact, "count": 3, "ratio": 0.1}
+    assert rows["item"].to_pylist() == [within, None, None]
+    assert rows["many"].to_pylist() == [[exact, None], None, None]
