@@ -7,7 +7,7 @@ import re
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -65,8 +65,8 @@ def values(assignments: Sequence[str], schema: pa.Schema) -> dict[str, Any]:
                 f"--set {text}: there is no column {name!r}{nearest(name, schema.names)}"
             )
         kind = schema.field(name).type
-        line = json.dumps({name: _json_value(value, kind)}).encode()
         try:
+            line = f"{{{json.dumps(name)}: {_json_text(value, kind)}}}".encode()
             column = pa.schema([schema.field(name).with_nullable(True)])
             (row,) = json_lines.table_of(line, column).to_pylist()
         except (ValueError, pa.ArrowException) as error:
@@ -76,16 +76,14 @@ def values(assignments: Sequence[str], schema: pa.Schema) -> dict[str, Any]:
     return found
 
 
-def _json_value(value: str, kind: pa.DataType) -> Any:
-    """Return a value as JSON has it; a text that is not JSON stands for a time or the like."""
-    if is_text(kind) or is_binary(kind):
-        return value
-    # Numbers of decimals stay texts: a float would round them.
-    exact = str if pa.types.is_decimal(kind) else None
-    try:
-        return json.loads(value, parse_float=exact)
-    except ValueError:
-        return value
+def _json_text(value: str, kind: pa.DataType) -> str:
+    """Return a value as JSON in one line; a text that is not JSON stands for a time or the like."""
+    if not (is_text(kind) or is_binary(kind)):
+        with suppress(ValueError):
+            json.loads(value)
+            # As it is, since floats would round decimals. Within texts, JSON has no line ends.
+            return value.replace("\n", " ").replace("\r", " ")
+    return json.dumps(value)
 
 
 def schema_of(file: str, format: str | None = None) -> pa.Schema:

@@ -130,20 +130,22 @@ def test_a_message_that_is_edited_by_two_people_has_the_last_values(store, monke
 def test_the_command_line_edits_a_message(ignis, store):
     schema = pa.schema([("id", pa.int64()), ("note", pa.string()), ("when", pa.timestamp("us")),
                         ("tags", pa.list_(pa.string())),
-                        ("price", pa.decimal128(38, 18))])  # fmt: skip
+                        ("price", pa.decimal128(38, 18)),
+                        ("costs", pa.list_(pa.decimal128(38, 18)))])  # fmt: skip
     queue = make_queue(store, schema=schema)
     (message,) = queue.load([{"id": 1, "note": "x", "tags": ["a"]}]).to_pylist()
     queue.choose("all").sideline()
 
     new = ["--set", "note=12", "--set", "when=2026-01-02 03:04:05", "--set", 'tags=["b","c"]']
-    new += ["--set", "price=1.000000000000000001"]
+    new += ["--set", "price=1.000000000000000001", "--set", "costs=[\n1.000000000000000001]"]
     done = ignis("edit", "orders", message, *new, "--null", "id")
 
     assert done.stdout == f"message {message} of orders is edited, and back in main\n"
     (row,) = queue.peek().select(schema.names).to_pylist()
     when = dt.datetime(2026, 1, 2, 3, 4, 5)
     price = Decimal("1.000000000000000001")
-    assert row == {"id": None, "note": "12", "when": when, "tags": ["b", "c"], "price": price}
+    numbers = {"price": price, "costs": [price]}
+    assert row == {"id": None, "note": "12", "when": when, "tags": ["b", "c"], **numbers}
     assert "does not wait" in refusal(ignis("edit", "orders", message, "--set", "note=1"))
     assert "no column 'nte'" in refusal(ignis("edit", "orders", message, "--set", "nte=1"))
     assert "write COLUMN=VALUE" in refusal(ignis("edit", "orders", message, "--set", "note"))
