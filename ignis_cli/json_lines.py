@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import time
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -33,8 +34,7 @@ def table_of(lines: bytes, schema: pa.Schema | None) -> pa.Table:
     if taken:
         # The lines are written again, which would round decimals.
         taken |= {n: kind for n, kind in kinds.items() if _has(kind, pa.types.is_decimal)}
-    exact = [name for name, kind in taken.items() if _has(kind, pa.types.is_decimal)]
-    lines, columns = _taken_out(lines, taken, exact)
+    lines, columns = _taken_out(lines, taken)
     # The queue checks for nulls later.
     explicit = {
         name: pa.string() if name in texts else kind
@@ -78,6 +78,8 @@ def value_for(value: Any, kind: pa.DataType) -> Any:
 
 def value_of(value: Any, kind: pa.DataType) -> Any:
     """Return a value of JSON as Arrow takes it: maps as pairs, bytes and times; or `ValueError`."""
+    if isinstance(value, Decimal) and not pa.types.is_decimal(kind):
+        value = float(value)
     if isinstance(value, float) and pa.types.is_integer(kind) and not value.is_integer():
         # Arrow would cut it.
         raise _misfit(value, "a whole number")
@@ -119,31 +121,28 @@ def value_of(value: Any, kind: pa.DataType) -> Any:
 
 
 def _misfit(value: Any, needed: str) -> ValueError:
-    return ValueError(f"{json.dumps(value, ensure_ascii=False)[:60]} is not {needed}")
+    return ValueError(
+        f"{json.dumps(value, ensure_ascii=False, default=float)[:60]} is not {needed}"
+    )
 
 
-def _taken_out(
-    lines: bytes, taken: Mapping[str, pa.DataType], exact: Sequence[str]
-) -> tuple[bytes, dict[str, pa.Array]]:
-    """Return lines without some columns, and these columns. *exact* ones keep all their digits."""
+def _taken_out(lines: bytes, taken: Mapping[str, pa.DataType]) -> tuple[bytes, dict[str, pa.Array]]:
+    """Return lines without some columns, and these columns."""
     if not taken:
         return lines, {}
-    rows = [_object(line, exact) for line in lines.splitlines() if line.strip()]
+    rows = [_object(line) for line in lines.splitlines() if line.strip()]
     columns = {
         name: pa.array([value_of(row.pop(name, None), kind) for row in rows], kind)
         for name, kind in taken.items()
     }
-    return b"\n".join(json.dumps(row).encode() for row in rows), columns
+    return b"\n".join(json.dumps(row, default=float).encode() for row in rows), columns
 
 
-def _object(line: bytes, exact: Sequence[str]) -> dict[str, Any]:
-    row = json.loads(line)
+def _object(line: bytes) -> dict[str, Any]:
+    # A float would round decimals.
+    row = json.loads(line, parse_float=Decimal)
     if not isinstance(row, dict):
         raise ValueError(f"a line is not a JSON object: {line[:60].decode(errors='replace')}")
-    if exact:
-        # As texts, which Arrow takes for decimals: a float would round them.
-        written = json.loads(line, parse_float=str, parse_int=str)
-        row |= {name: written[name] for name in exact if name in row}
     return row
 
 

@@ -98,3 +98,14 @@ def test_decimals_beside_a_map_keep_their_digits():
     within = {"price": exact, "count": 3, "ratio": 0.1}
     assert rows["item"].to_pylist() == [within, None, None]
     assert rows["many"].to_pylist() == [[exact, None], None, None]
+
+
+def test_a_number_beside_a_decimal_is_no_text():
+    item = pa.struct([("price", pa.decimal128(9, 2)), ("name", pa.string())])
+    schema = pa.schema([("items", pa.map_(pa.string(), item))])
+    line = '{{"items": {{"a": {{"price": 1.5, "name": {}}}}}}}'
+
+    (row,) = table_of(line.format('"5"').encode(), schema).to_pylist()
+    assert row == {"items": [("a", {"price": Decimal("1.50"), "name": "5"})]}
+    with pytest.raises(pa.ArrowException):
+        table_of(line.format(5).encode(), schema)
