@@ -1,8 +1,8 @@
 """JSON lines as columns, and values of columns for JSON.
 
-Arrow reads lines, but no maps, bytes, dates and times of day. A map is an object, or a list of
-pairs, since a map of Arrow may have other keys than texts, or a key twice. Bytes are a text in
-base64, as in Spark.
+Arrow reads lines, but no maps, bytes, dates, times of day and intervals. A map is an object, or a
+list of pairs, since a map of Arrow may have other keys than texts, or a key twice. Bytes are a text
+in base64, as in Spark, and an interval is its seconds.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping
-from datetime import time
+from datetime import time, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -110,13 +110,15 @@ def value_of(value: Any, kind: pa.DataType) -> Any:
         if not isinstance(value, list):
             raise _misfit(value, "a list")
         return [value_of(item, kind.value_type) for item in value]
-    if not isinstance(value, str):
-        return value
     try:
+        if pa.types.is_duration(kind):
+            return timedelta(seconds=float(value))
+        if not isinstance(value, str):
+            return value
         if pa.types.is_time(kind):
             return time.fromisoformat(value)
         return pa.scalar(value).cast(kind).as_py()
-    except (pa.ArrowException, OverflowError, ValueError):
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
         raise _misfit(value, str(kind)) from None
 
 
@@ -155,4 +157,5 @@ def _has(kind: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
 def _is_foreign(kind: pa.DataType) -> bool:
     """Return whether Arrow does not read a type from JSON."""
     types = pa.types
-    return is_binary(kind) or bool(types.is_map(kind) or types.is_date(kind) or types.is_time(kind))
+    tests = (is_binary, types.is_map, types.is_date, types.is_time, types.is_duration)
+    return any(test(kind) for test in tests)

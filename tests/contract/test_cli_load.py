@@ -53,6 +53,8 @@ def test_what_peek_prints_can_be_loaded_again(ignis, store):
         "prices": pa.map_(pa.string(), pa.decimal128(38, 18)),
         "times": pa.map_(pa.date32(), pa.timestamp("us", tz="UTC")),
         "clocks": pa.list_(pa.time64("ns")),
+        "span": pa.duration("us"),
+        "spans": pa.map_(pa.string(), pa.duration("us")),
     }.items():
         schema = schema.append(pa.field(name, kind))
     here, there = (store.create_queue(name, schema, shards=1) for name in ("here", "there"))
@@ -68,6 +70,8 @@ def test_what_peek_prints_can_be_loaded_again(ignis, store):
         "prices": [("a", Decimal("1.000000000000000001")), ("b", Decimal(2))],
         "times": [(datetime.date(2013, 1, 1), datetime.datetime(2013, 1, 1, tzinfo=datetime.UTC))],
         "clocks": [datetime.time(5, 15), None],
+        "span": datetime.timedelta(days=-3, microseconds=1),
+        "spans": [("a", datetime.timedelta(seconds=90)), ("b", None)],
     }
     rows = [full, {"scores": [("ada", 3), ("ada", 4)], "data": b"\\xff"}, {"data": b""}, {}]
     here.load(pa.Table.from_pylist(rows, schema))
@@ -81,6 +85,7 @@ def test_what_peek_prints_can_be_loaded_again(ignis, store):
     assert first["scores"] == {"ada": 3, "bob": None}
     assert (first["day"], first["at"][:16]) == ("2013-01-01", "2013-01-01T05:15")
     assert first["many"] == [{"x": "AA=="}, None]
+    assert (first["span"], first["spans"]) == (-259199.999999, {"a": 90.0, "b": None})
     texts = [row["data"] for row in (first, *others)]
     assert texts == ["/w==", "XHhmZg==", "", None]
     assert texts == json.loads(as_json([row.get("data") for row in rows]))

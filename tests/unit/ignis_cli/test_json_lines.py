@@ -26,6 +26,7 @@ def test_texts_are_read_as_they_are():
         ("2024-02-29T12:30:00", pa.timestamp("us"), dt.datetime(2024, 2, 29, 12, 30)),
         ("1.50", pa.decimal128(9, 2), Decimal("1.50")),
         ("7", pa.int64(), 7),
+        ("90.5", pa.duration("us"), dt.timedelta(seconds=90.5)),
     ],
     ids=str,
 )
