@@ -85,6 +85,11 @@ def check_columns(options: SourceOptions, wanted: StructType, there: pa.Schema) 
                 f"{nearest(field.name, there.names) or '.'} Columns: {', '.join(there.names)}"
             )
         actual = from_arrow_schema(pa.schema([there.field(field.name)]))[0].dataType
+        if there.field(field.name).nullable and not field.nullable:
+            raise SchemaMismatch(
+                f"{_named(options)}: column {field.name!r} may be null, and Spark would lose its "
+                "nulls; leave NOT NULL out"
+            )
         if actual.simpleString() != field.dataType.simpleString():
             raise SchemaMismatch(
                 f"{_named(options)}: column {field.name!r} is {actual.simpleString()}, not "

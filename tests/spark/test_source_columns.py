@@ -59,7 +59,7 @@ def test_a_stream_can_leave_the_metadata_out(rig):
 def test_a_schema_picks_columns_and_their_order(rig):
     queue = rig.orders(2)
     ids = queue.peek(2).column("_message_id").to_pylist()
-    stream = rig.source(schema="_message_id LONG, amount DOUBLE, number LONG")
+    stream = rig.source(schema="_message_id LONG, amount DOUBLE, number LONG NOT NULL")
     assert rig.batches(stream) == [[(ids[0], 0.0, 0), (ids[1], 0.25, 1)]]
 
 
@@ -78,6 +78,7 @@ def test_a_query_with_a_schema_that_does_not_fit_ends_and_takes_nothing(rig):
         ("number INT", "column 'number' is bigint, not int; read it as it is and cast it"),
         ("amount DECIMAL(10, 2)", r"'amount' is double, not decimal\(10,2\)"),
         ("_shard LONG", "column '_shard' is int, not bigint"),
+        ("amount DOUBLE NOT NULL", "column 'amount' may be null, and .* leave NOT NULL out"),
     ],
 )
 def test_a_schema_that_does_not_fit_is_refused(rig, schema, message):
