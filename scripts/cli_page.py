@@ -35,7 +35,7 @@ says how many are in flight, and ends with 2.
 
 With `--json`, a command prints one object per line. Binary values are texts in base64, as in the
 API of [the console](console.md) and in Spark; `ignis load` and `ignis edit --set` read them in the
-same form. Times are texts in ISO 8601. Decimal numbers are texts, and so are
+same form. Times are texts in ISO 8601, and intervals seconds. Decimal numbers are texts, and so are
 `NaN`, `Infinity` and `-Infinity`. An error is one too, on standard error:
 `{"error": "NoSuchQueue", "message": "…"}`.
 
