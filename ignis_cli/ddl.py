@@ -16,19 +16,21 @@ from queue_core.values.schema import TIMESTAMP
 
 def columns(text: str) -> pa.Schema:
     """Return the schema that a list of columns in Spark SQL describes; raises `BadOption`."""
-    fields = []
-    for column in _definitions(text):
-        if not isinstance(column, exp.ColumnDef) or column.kind is None:
-            raise BadOption(f"columns: {column.sql('spark')!r} has no type; write `name TYPE`")
-        required = any(
-            isinstance(each.args.get("kind"), exp.NotNullColumnConstraint)
-            for each in column.constraints
-        )
-        try:
-            fields.append(pa.field(column.name, _arrow(column.kind), not required))
-        except (IndexError, TypeError, ValueError) as error:
-            raise BadOption(f"columns: {column.sql('spark')!r} cannot be understood") from error
-    return pa.schema(fields)
+    return pa.schema([_field(column) for column in _definitions(text)])
+
+
+def _field(column: exp.Expression) -> pa.Field:
+    """Return a column, or a field of a struct."""
+    if not isinstance(column, exp.ColumnDef) or column.kind is None:
+        raise BadOption(f"columns: {column.sql('spark')!r} has no type; write `name TYPE`")
+    marks = [each.args.get("kind") for each in column.constraints]
+    if not all(isinstance(mark, _NULLS | exp.CommentColumnConstraint) for mark in marks):
+        raise BadOption(f"columns: {column.sql('spark')!r}: leave out all but NOT NULL")
+    required = any(isinstance(m, _NULLS) and not m.args.get("allow_null") for m in marks)
+    try:
+        return pa.field(column.name, _arrow(column.kind), not required)
+    except (IndexError, TypeError, ValueError) as error:
+        raise BadOption(f"columns: {column.sql('spark')!r} cannot be understood") from error
 
 
 def _definitions(text: str) -> list[exp.Expression]:
@@ -50,6 +52,7 @@ def _arrow(kind: exp.DataType) -> pa.DataType:
     raise BadOption(f"columns: type {kind.sql('spark')} is not supported; use one of Spark's types")
 
 
+_NULLS = exp.NotNullColumnConstraint
 _T = exp.DataType.Type
 _SIMPLE = {
     _T.TINYINT: pa.int8(),
@@ -70,9 +73,7 @@ _SIMPLE = {
 _NESTED: dict[Any, Callable[[exp.DataType], pa.DataType]] = {
     _T.ARRAY: lambda kind: pa.list_(_arrow(kind.expressions[0])),
     _T.MAP: lambda kind: pa.map_(*(_arrow(each) for each in kind.expressions)),
-    _T.STRUCT: lambda kind: pa.struct(
-        [pa.field(each.name, _arrow(each.args["kind"])) for each in kind.expressions]
-    ),
+    _T.STRUCT: lambda kind: pa.struct([_field(each) for each in kind.expressions]),
     # Spark's defaults: 10 digits, none after the decimal point.
     _T.DECIMAL: lambda kind: pa.decimal128(
         *([int(each.name) for each in kind.expressions] or [10])

@@ -29,6 +29,7 @@ TYPES = {
     "ARRAY<STRING>": pa.list_(pa.string()),
     "MAP<STRING, LONG>": pa.map_(pa.string(), pa.int64()),
     "STRUCT<x: INT, y: ARRAY<DATE>>": pa.struct([("x", pa.int32()), ("y", pa.list_(pa.date32()))]),
+    "STRUCT<x: INT NOT NULL>": pa.struct([pa.field("x", pa.int32(), nullable=False)]),
 }
 
 
@@ -42,7 +43,7 @@ def test_each_type_is_read_as_spark_reads_it(text, kind):
 
 
 def test_names_and_not_null_are_kept():
-    schema = columns("id LONG NOT NULL, `the name` STRING")
+    schema = columns("id LONG NOT NULL, `the name` STRING NULL COMMENT 'who'")
 
     assert schema == pa.schema(
         [pa.field("id", pa.int64(), nullable=False), pa.field("the name", pa.string())]
@@ -54,6 +55,7 @@ def test_names_and_not_null_are_kept():
     [
         "", "a", "a LONG, b", "a LONG b STRING", "a FOO", "a LONG'; drop", "a INTERVAL", "a ARRAY",
         "a LONG); DROP TABLE t; --", "a MAP<STRING>", "a DECIMAL(x)", "a DECIMAL(50, 3)",
+        "a LONG DEFAULT 7", "a STRUCT<x: INT DEFAULT 7>", "a LONG GENERATED ALWAYS AS (1)",
     ],
 )  # fmt: skip
 def test_a_text_that_is_not_a_list_of_columns_is_refused(text):
