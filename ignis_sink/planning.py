@@ -63,7 +63,8 @@ def find_target(options: SinkOptions, rows: StructType) -> Target:
 
 def _find_routes(options: SinkOptions, rows: StructType, wanted: str) -> Target:
     """Return the queues that can take *rows* without the column that names them."""
-    column = next((each for each in rows.names if each.lower() == wanted.lower()), None)
+    alike = [each for each in rows.names if each.lower() == wanted.lower()]
+    column = wanted if wanted in alike else next(iter(alike), None)
     if column is None:
         raise BadOption(
             f"queueColumn={wanted!r}: the rows have no such column{nearest(wanted, rows.names)}"

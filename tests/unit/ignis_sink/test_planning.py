@@ -252,3 +252,16 @@ def test_a_template_makes_no_queue_of_the_name_of_a_sideline(tmp_path):
         with pytest.raises(BadName, match="are reserved for sidelines"):
             publish_tasks(target, [task], chosen, 0, None)
         assert queue.browse().num_rows == 0
+
+
+def test_the_column_of_queues_is_the_one_that_is_written_alike(tmp_path):
+    with Store.open(tmp_path) as store:
+        make_queue(store)
+    given = {"path": str(tmp_path), "queues": "orders"}
+    both = rows(customer=pa.string(), Customer=pa.string())
+    target = find_target(SinkOptions.of(given | {"queueColumn": "Customer"}), both)
+    assert target.routes.column == "Customer"
+    other = find_target(
+        SinkOptions.of(given | {"queueColumn": "CUSTOMER"}), rows(Customer=pa.string())
+    )
+    assert other.routes.column == "Customer"
