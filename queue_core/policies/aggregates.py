@@ -91,6 +91,9 @@ class Take:
             more = pa.array(np.bincount(groups, minlength=count) - 1)
             return self._fitting(pc.add(before, more), column.type)
         kind = pa.float64() if pa.types.is_floating(column.type) else column.type
+        if self.function == "sum" and pa.types.is_decimal(kind):
+            # Arrow ignores an overflow of 38 digits, too.
+            kind = pa.decimal256(76, kind.scale)
         table = pa.table({"group": groups, "value": column.cast(kind)})
         # One thread, so that sums of fractions are the same each time.
         folded = table.group_by("group", use_threads=False).aggregate([("value", self.function)])
