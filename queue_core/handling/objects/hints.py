@@ -139,7 +139,7 @@ def _aware(value: datetime) -> datetime:
     return value
 
 
-def _naive(value: datetime) -> datetime:
+def _naive(value: datetime | time) -> datetime | time:
     if value.tzinfo is not None:
         raise Misfit(f"{value!r} has a time zone, and the field is for times without one")
     return value
@@ -167,7 +167,7 @@ _PLAIN: Mapping[type, Codec] = {
     bytes: Codec(pa.binary(), (bytes, bytearray)),
     datetime: Codec(pa.timestamp("us", tz="UTC"), (datetime,), encode=_aware),
     date: Codec(pa.date32(), (date,)),
-    time: Codec(pa.time64("ns"), (time,)),
+    time: Codec(pa.time64("ns"), (time,), encode=_naive),
     timedelta: Codec(pa.duration("us"), (timedelta,)),
     Decimal: Codec(pa.decimal128(_DIGITS, _PLACES), (Decimal,)),
     UUID: Codec(pa.string(), (UUID,), encode=str, decode=UUID),

@@ -134,6 +134,7 @@ def test_a_type_without_a_column_is_refused(hint, told):
     [
         (dt.datetime, AT.replace(tzinfo=None), "has no time zone"),
         (NaiveDatetime, AT, "has a time zone"),
+        (dt.time, dt.time(12, tzinfo=dt.UTC), "has a time zone"),
         (Size, "xl", "'xl' is not a Size"),
         (list[int], [1.5], "int is needed, not float"),
         (list[int], "12", "list is needed, not str"),
