@@ -17,7 +17,7 @@ from queue_core.support.collector import pass_over_imports
 from queue_core.values.ipc import pack, unpack
 from queue_core.values.model import ReadPlan, ScanTask
 from queue_core.values.plan import partitions as spread
-from queue_core.values.schema import AGE, LOG_METADATA, OFFSET, deserialize, output_schema
+from queue_core.values.schema import AGE, LOG_METADATA, OFFSET, deserialize, output_schema, upgrade
 
 if TYPE_CHECKING:
     from queue_core.selector import Condition
@@ -41,7 +41,7 @@ class IgnisPartition(InputPartition):
         pass_over_imports()
         if self.selector is None:
             for batch in self._read(schema.names):
-                yield _relabelled(batch, schema)
+                yield upgrade(batch, schema)
                 faults.point("source.reading")
             return
         # Not at the top: streams select when they fire.
@@ -59,7 +59,7 @@ class IgnisPartition(InputPartition):
 
                 rows = with_moment(batch, condition.columns, self.now)
             selected = batch.filter(condition.mask(rows))
-            yield _relabelled(selected.select(schema.names), schema)
+            yield upgrade(selected.select(schema.names), schema)
 
     def _read(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield columns of all messages."""
@@ -134,7 +134,7 @@ class TablePartition(InputPartition):
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows as batches of exactly *schema*, as Spark requires."""
         table = unpack(self.arrow).select(schema.names)
-        return (_relabelled(batch, schema) for batch in table.to_batches())
+        return (upgrade(batch, schema) for batch in table.to_batches())
 
 
 def split(
@@ -153,15 +153,6 @@ def split(
         )
         for shards_ in spread(sizes, count)
     ]
-
-
-def _relabelled(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the same columns with a schema of other nullability or names of nested fields."""
-    columns = [
-        column if column.type.equals(field.type) else column.cast(field.type)
-        for column, field in zip(batch.columns, schema, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def condition_of(selector: str, schema: pa.Schema) -> Condition:

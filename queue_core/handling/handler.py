@@ -23,6 +23,7 @@ from queue_core.handling.results import REFUSAL, Results
 from queue_core.handling.took import TOOK, CallTimes, took_column
 from queue_core.handling.traces import Tracer
 from queue_core.handling.verdicts import SETTLEMENT, Verdicts
+from queue_core.values.schema import stored
 
 if TYPE_CHECKING:
     from queue_core.handling.contract import Contract
@@ -131,7 +132,7 @@ class HandlerRunner:
         """
         gate = None if self.breaker is None else Gate(self.breaker)
         runner = replace(self, gate=gate)
-        for settled in runner.run(batches):
+        for settled in runner.run(map(stored, batches)):
             refusal = pa.repeat(pa.scalar(runner.refusal, pa.string()), settled.num_rows)
             noted = settled.append_column(REFUSAL, refusal)
             if gate is not None:
@@ -178,7 +179,7 @@ class RunnerByQueue:
         """Handle batch after batch, in a process's main thread: the function for `mapInArrow`."""
         # New runners, because a handler's first result in a task decides whether it is refused.
         runners = {name: replace(each) for name, each in self.runners.items()}
-        for batch in batches:
+        for batch in map(stored, batches):
             for name, part in _parts(batch):
                 runner = runners[name]
                 for settled in runner.run([part.select(runner.contract.columns)], queue=name):

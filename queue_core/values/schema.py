@@ -196,16 +196,25 @@ def evolve(old: pa.Schema, new: pa.Schema, queue: str) -> pa.Schema:
 
 
 def upgrade(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch of an older or narrower schema in *schema*, with nulls in new columns."""
+    """Return a batch of older, narrower or alike columns in *schema*, with nulls in new columns."""
     if batch.schema.equals(schema, check_metadata=False):
         return batch
     columns = [
-        batch.column(field.name)
+        _in_type(batch.column(field.name), field.type)
         if field.name in batch.schema.names
         else pa.nulls(batch.num_rows, field.type)
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def stored(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch in the types of a queue: Spark's own times have the zone of its session."""
+    return upgrade(batch, pa.schema([canonical_field(field, field.name) for field in batch.schema]))
+
+
+def _in_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    return column if column.type.equals(kind) else column.cast(kind)
 
 
 def _as_table(rows: Loadable, schema: pa.Schema, queue: str) -> pa.Table:

@@ -1,6 +1,7 @@
 """The outcomes of messages, by the results and exceptions of a handler; without Spark."""
 
 import asyncio
+import datetime as dt
 from functools import partial
 
 import numpy as np
@@ -256,3 +257,24 @@ def test_a_refusal_names_the_queue_and_each_task_judges_anew():
         assert of_a[:2] == (1, SIDELINE)
         assert of_a[2].startswith("queue 'a': the handler ")
         assert of_b == (2, SIDELINE, None)
+
+
+def test_times_are_in_utc_whatever_the_zone_of_a_session_of_spark_is():
+    moment = dt.datetime(2024, 7, 1, 12, tzinfo=dt.UTC)
+    zoned = pa.timestamp("us", "America/New_York")
+    many = pa.array([[moment]], pa.list_(pa.field("element", zoned)))
+    batch = messages(1, at=pa.array([moment], zoned), many=many)
+    seen = []
+
+    def one(message):
+        return not seen.extend([message["at"].isoformat(), message["many"][0].isoformat()])
+
+    @batch_handler
+    def several(rows):
+        seen.extend(str(rows.schema.field(name).type) for name in ("at", "many"))
+        return [True]
+
+    for handler in (one, several):
+        assert len(list(runner_of(handler).run_task([batch]))) == 1
+    noon, kind = "2024-07-01T12:00:00+00:00", "timestamp[us, tz=UTC]"
+    assert seen == [noon, noon, kind, f"list<element: {kind}>"]
