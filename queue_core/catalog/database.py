@@ -347,11 +347,15 @@ class Catalog:
     def _inode(self) -> int | None:
         try:
             return self.file.stat().st_ino if self.file else None
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return -1
+        except OSError as error:
+            raise CatalogUnavailable(
+                f"catalog {self._shown()} cannot be reached: {error.strerror}; nothing was changed"
+            ) from error
 
     def _bring_up_to_date(self, create: bool) -> None:
-        if self.file is not None and not self.file.exists():
+        if self.file is not None and self._inode() == -1:
             if not create:
                 if self._identity is not None and self._new is not None:
                     # Of an open store: its messages may be there still.
@@ -367,7 +371,7 @@ class Catalog:
                     self._new.check()
             except DamagedCatalog:
                 # Another process may have made it meanwhile.
-                if not self.file.exists():
+                if self._inode() == -1:
                     raise
             _make(self.file)
         elif self._is_current():

@@ -88,6 +88,17 @@ def test_a_new_store_where_no_folder_can_be_made_is_refused(public):
     assert list(public.iterdir()) == []
 
 
+def test_a_store_whose_folder_may_not_be_entered_is_unavailable(filled):
+    filled.chmod(0o000)
+    try:
+        with pytest.raises(
+            CatalogUnavailable, match=f"{filled}/catalog.db cannot be reached: Permi"
+        ):
+            in_a_fork(as_nobody(lambda: Store.open(filled)))
+    finally:
+        filled.chmod(0o700)
+
+
 def test_segments_that_cannot_be_written_are_not_loaded(filled):
     allow(filled, filled / "catalog.db")
     forbid(filled / "segments" / "orders")
