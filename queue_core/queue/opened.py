@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import queue_changes, queues
 from queue_core.catalog.database import Catalog
-from queue_core.errors import BadOption, CatalogUnavailable, StorageUnavailable
+from queue_core.errors import BadOption, StorageUnavailable
 from queue_core.segments.distributor import Distributor
 from queue_core.segments.reader import read_table
 from queue_core.segments.storage import Storage
@@ -121,7 +121,8 @@ class OpenedQueue:
         try:
             plan = plan_firing(self.catalog, ticket, fired, reading)
             messages = self.read(plan, ticket, request.selection)
-        except CatalogUnavailable:
+        except BaseException:
+            # If they are back already, nothing holds this ticket any more.
             self.catalog.unread.append(ticket)
             raise
         return of_plan(fired, messages, plan)

@@ -10,9 +10,9 @@ A query that settles its messages one by one, and that nobody will start again, 
 it holds, seen or not. Guard: a new life of its consumer, in which nobody fires or plans.
 
 A firing in Python that cannot read its messages, because the storage is unavailable, recovers its
-own ticket. Then the counters do not show the firing either. If the catalog is unavailable too, or
-fails while a firing commits, the next firing of the process does so: it asks for the time of the
-ticket, as its number may be that of another one. Guard: the locks of the shards.
+own ticket. Then the counters do not show the firing either. If that fails, or a firing fails while
+it commits or is planned, the next one of the process does so: it asks for the time of the ticket,
+as its number may be that of another one. Guard: the locks of the shards.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def recover_unread(catalog: Catalog) -> None:
             return
         try:
             recover_ticket(catalog, ticket)
-        except CatalogUnavailable:
+        except (CatalogUnavailable, KeyboardInterrupt):
             catalog.unread.append(ticket)
             raise
 

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from queue_core import ConsumerPool
-from queue_core.errors import CatalogUnavailable, StorageUnavailable
+from queue_core.errors import CatalogUnavailable, DamagedCatalog, StorageUnavailable
 from queue_core.queue import opened
 from queue_core.segments import stager
 from tests.contract.pools import PATIENCE, Recorder, eventually
@@ -67,6 +67,21 @@ def test_what_can_neither_be_read_nor_put_back_is_put_back_by_the_next_firing(
     mount_again(store)
 
     assert sorted(numbers_of(queue.fire("all").messages)) == list(range(10))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, DamagedCatalog, MemoryError])
+def test_what_could_not_be_planned_is_put_back_by_the_next_firing(store, queue, monkeypatch, error):
+    def fails(*_):
+        raise error
+
+    with monkeypatch.context() as patched:
+        # A firing of many slices plans them once it is committed.
+        patched.setattr(opened, "plan_firing", fails)
+        with pytest.raises(error):
+            queue.fire("all")
+
+    assert sorted(numbers_of(queue.fire("all").messages)) == list(range(10))
+    assert set(store.view("slices").column("deliveries").to_pylist()) == {1}
 
 
 def test_a_later_firing_that_cannot_read_is_no_delivery_either(store, queue):
