@@ -229,6 +229,21 @@ def test_what_cannot_be_written_is_kept_and_what_is_not_due_waits(store):
         assert connection.execute(tallies.select()).all() == []
 
 
+def test_what_may_be_written_is_not_written_again(store):
+    queue, timings = make_queue(store), store.catalog.timings
+    timings.add(queue.info.id, Measured.of([0.3]), "deleted")
+
+    def loses_the_answer(work):
+        store.catalog.write(work)
+        error = CatalogUnavailable("the connection is lost")
+        error.outcome_unknown = True
+        raise error
+
+    timings.flush(loses_the_answer, at_once=True)
+    timings.flush(store.catalog.write, at_once=True)
+    assert measured(store, outcome="deleted")[float("inf")] == 1
+
+
 def test_a_longer_time_has_the_quantiles_of_all_its_messages(store):
     queue, begin = make_queue(store), 1_000_000_020
     timings = store.catalog.timings

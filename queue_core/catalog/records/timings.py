@@ -78,13 +78,12 @@ class Timings:
             return
         try:
             write(lambda connection: _write(connection, found))
-        except Unavailable:
-            with self._lock:
-                for key, measured in found.items():
-                    self._add(key, measured)
-        except IgnisError:
-            # Figures are not worth an error of the caller.
-            return
+        except IgnisError as error:
+            # Figures are not worth an error of the caller, and none is to count twice.
+            if isinstance(error, Unavailable) and not error.outcome_unknown:
+                with self._lock:
+                    for key, measured in found.items():
+                        self._add(key, measured)
 
 
 def _write(connection: Connection, found: Mapping[_Key, Measured]) -> None:
