@@ -8,7 +8,7 @@ from sqlalchemy import func, select, update
 
 from queue_core.catalog.slices import changes
 from queue_core.catalog.tables import files
-from queue_core.errors import BadOption, PublicationRefused
+from queue_core.errors import BadOption, PublicationRefused, StorageUnavailable
 from queue_core.segments import stager
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
@@ -19,7 +19,7 @@ from queue_core.waiting.smart.decide import LoadPolicy
 from queue_core.waiting.smart.load import of_staged
 from tests.dump import dump
 from tests.factories import make_batch, make_queue, make_staged, numbers_of, orders
-from tests.storages import EVERYWHERE
+from tests.storages import EVERYWHERE, mount_again, mount_away
 
 
 @pytest.fixture
@@ -197,6 +197,49 @@ def test_a_vacuum_that_died_half_way_is_finished_by_the_next(store, queue, point
 
     assert store.storage.list() == {}
     assert known_files(store) == 0
+
+
+def test_a_file_that_cannot_be_removed_keeps_no_other(store, queue, monkeypatch):
+    for first in (0, 10, 20):
+        queue.load(orders(10, first))
+    queue.delete(queue.fire("all"))
+    age(store, 100)
+    stuck = sorted(store.storage.list())[0]
+    remove = Storage.remove
+
+    def refuses(storage, location):
+        if location == stuck:
+            raise StorageUnavailable("Operation not permitted")
+        remove(storage, location)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Storage, "remove", refuses)
+        with pytest.raises(StorageUnavailable, match="not permitted"):
+            store.admin.vacuum(grace=60)
+    assert list(store.storage.list()) == [stuck]
+    assert known_files(store) == 1
+    assert store.admin.vacuum(grace=60) == [stuck]
+
+
+def test_a_vacuum_tries_no_other_file_once_the_storage_is_away(store, queue, monkeypatch):
+    for first in (0, 10):
+        queue.load(orders(10, first))
+    queue.delete(queue.fire("all"))
+    age(store, 100)
+    tried = []
+
+    def goes_away(_, location):
+        tried.append(location)
+        mount_away(store)
+        raise StorageUnavailable("it does not answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Storage, "remove", goes_away)
+        with pytest.raises(StorageUnavailable, match="not mounted"):
+            store.admin.vacuum(grace=60)
+    mount_again(store)
+    assert len(tried) == 1
+    assert len(store.admin.vacuum(grace=60)) == 2
 
 
 @EVERYWHERE

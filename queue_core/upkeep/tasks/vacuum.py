@@ -23,6 +23,7 @@ from queue_core.catalog.records import acts, progress, schedule
 from queue_core.catalog.records.restored import restored_at
 from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import files, segments
+from queue_core.errors import StorageUnavailable
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.upkeep.tasks.purge import KEPT_SECONDS, purge
@@ -87,17 +88,24 @@ def vacuum(
     if condemned:
         identity.verify()
     progress.add(expected=len(condemned))
+    kept: dict[str, StorageUnavailable] = {}
     for location in condemned:
-        storage.remove(location)
+        try:
+            storage.remove(location)
+        except StorageUnavailable as error:
+            # One file must not keep the others, unless the whole storage is away.
+            identity.verify()
+            kept[location] = error
         progress.add(1)
         faults.point("vacuum.removing")
     faults.point("vacuum.removed")
     # No query will ask for these notes of trials of suspects.
     storage.forget_trials(catalog.now() - int(KEPT_SECONDS * 1e6))
-    gone = sorted(location for location in condemned if location in present)
+    removed = [location for location in condemned if location not in kept]
+    gone = sorted(location for location in removed if location in present)
 
     def forget(connection: Connection) -> None:
-        files.forget(connection, condemned)
+        files.forget(connection, removed)
         moves = Moves()
         if gone:
             moves.count(None, len(gone), "storage", None)
@@ -106,6 +114,8 @@ def vacuum(
         moves.record(connection, schedule.STORE, "vacuum")
 
     catalog.write(forget)
+    for refused in kept.values():
+        raise refused
     return gone
 
 
