@@ -29,7 +29,7 @@ from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.catalog.poller import Watch
 from queue_core.catalog.slices import amounts
 from queue_core.catalog.slices.shard_locks import Horizon
-from queue_core.errors import BadOption, CatalogUnavailable
+from queue_core.errors import BadOption, Unavailable
 from queue_core.support import faults
 from queue_core.values.model import Consumer, Magazine, QueueInfo, ReadPlan, TicketRange
 from queue_core.values.names import KEEPER, listed
@@ -311,9 +311,9 @@ class Session:
         """Recover the unseen messages of dead consumers, and quarantine damaged segments."""
         if time.monotonic() - self._tidied_at > TIDY_SECONDS or not self._tidied_at:
             self._tidied_at = time.monotonic()
-            quarantine(self.store.catalog, self.store.storage)
-            # While the clock is in doubt, they wait. Without a catalog, the firing says so.
-            with suppress(CatalogUnavailable):
+            # While the clock is in doubt, they wait. Of an outage, firing and reading tell.
+            with suppress(Unavailable):
+                quarantine(self.store.catalog, self.store.storage)
                 recover(self.store.catalog)
 
     def _start_tasks(self) -> None:

@@ -15,8 +15,9 @@ from queue_core.catalog.holders import consumers
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import schedule
 from queue_core.consumers.presence import Heartbeat
-from queue_core.errors import BadOption, CatalogUnavailable, ConsumerFenced
+from queue_core.errors import BadOption, CatalogUnavailable, ConsumerFenced, StorageUnavailable
 from queue_core.segments.reader import read_table
+from queue_core.segments.storage import Storage
 from queue_core.upkeep.tasks import background
 from queue_core.upkeep.tasks import shovel as shovel_task
 from tests.clocks import jump
@@ -76,6 +77,17 @@ def test_a_query_reads_the_sideline_by_its_name(store, session):
     assert sorted(found.column("number").to_pylist()) == [0, 1, 2, 3, 4]
     with pytest.raises(BadOption, match="main of some queues and the sideline of others"):
         session(queues="orders,others_SIDELINE")
+
+
+def test_a_query_without_messages_outlasts_an_outage_of_the_storage(store, session, monkeypatch):
+    make_queue(store)
+    query = session(consumer="reader")
+
+    def away(_):
+        raise StorageUnavailable("the bucket does not answer")
+
+    monkeypatch.setattr(Storage, "damage_reports", away)
+    assert ask(query) == START
 
 
 def test_a_query_goes_on_while_the_clock_is_in_doubt(store, session):
