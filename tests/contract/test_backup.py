@@ -166,6 +166,17 @@ def test_copies_in_a_folder_that_is_listed_in_another_case_stay(store, queue, fo
     assert len(list(folder.rglob("segments/**/*.arrow"))) == len(copies) > 0
 
 
+def test_a_backup_is_complete_although_it_cannot_remove_a_file_of_the_earlier_one(
+    store, queue, folder
+):
+    store.admin.backup(folder)
+    # Nobody can unlink a folder, as nobody but its owner can unlink a file.
+    (folder / "segments" / "dropped" / "old.arrow").mkdir(parents=True)
+
+    assert store.admin.backup(folder).copied == 0
+    assert verify(BackupFolder(folder))[1] == []
+
+
 @pytest.mark.spoiled
 def test_a_copy_that_was_altered_since_is_copied_again(store, queue, folder, monkeypatch):
     store.admin.backup(folder)

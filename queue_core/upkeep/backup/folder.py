@@ -200,7 +200,8 @@ class BackupFolder:
         needed = {str(self.path / location).lower() for location in segments}
         for file in (self.path / "segments").rglob("*.arrow"):
             if str(file).lower() not in needed:
-                file.unlink(missing_ok=True)
+                with suppress(OSError):
+                    file.unlink()
 
     @contextmanager
     def _durable(self, file: Path) -> Iterator[BinaryIO]:
