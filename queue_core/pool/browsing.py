@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from queue_core.catalog.holders.tickets import Window, close_tickets
 from queue_core.catalog.slices.slices import ShardKey
-from queue_core.errors import ConsumerFenced, DamagedSegment, Unavailable
+from queue_core.errors import ConsumerFenced
 from queue_core.handling.failure_log import FAILURES
 from queue_core.pool.held import HeldBatch, HeldBytes
 from queue_core.pool.output import PoolOutcomes, Settled
@@ -91,8 +91,8 @@ class BrowsingSource(MessageSource):
             try:
                 with self._queue.opened.quarantining():
                     messages = self._read(*found)
-            except (Unavailable, DamagedSegment):
-                # What is not damaged is there, once the rest is set apart.
+            except BaseException:
+                # What is not damaged is there, once the rest is set apart or repaired.
                 self._unread = found
                 raise
             # Meanwhile, all messages of the ticket may be gone.

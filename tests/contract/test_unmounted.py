@@ -8,6 +8,7 @@ import pytest
 
 from queue_core import ConsumerPool
 from queue_core.errors import CatalogUnavailable, DamagedCatalog, StorageUnavailable
+from queue_core.pool import browsing
 from queue_core.queue import opened
 from queue_core.segments import stager
 from tests.contract.pools import PATIENCE, Recorder, eventually
@@ -118,6 +119,24 @@ def test_a_browser_shows_the_messages_that_it_could_not_read(store, queue):
     with ConsumerPool(store, "orders", recorder, browse=True) as pool:
         assert not pool.drain(0.5)
         mount_again(store)
+        assert pool.drain(PATIENCE)
+
+    assert recorder.numbers == list(range(10))
+
+
+def test_a_browser_shows_the_messages_that_it_could_not_plan(store, queue, monkeypatch):
+    plan, failed = browsing.browse, []
+
+    def fails_once(*given):
+        if not failed:
+            failed.append(given)
+            raise DamagedCatalog
+        return plan(*given)
+
+    monkeypatch.setattr(browsing, "browse", fails_once)
+    recorder = Recorder()
+    with ConsumerPool(store, "orders", recorder, browse=True) as pool:
+        eventually(lambda: failed)
         assert pool.drain(PATIENCE)
 
     assert recorder.numbers == list(range(10))
