@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from sqlalchemy import Connection
 
 from queue_core.catalog.holders import interests
-from queue_core.errors import Unavailable
+from queue_core.errors import Damaged, Unavailable
 from queue_core.handling.traces import Tracer
 from queue_core.pool.breaking import OPEN_SECONDS, PoolBreaker
 from queue_core.pool.held import HeldBatch, HeldBytes, divided
@@ -233,7 +233,7 @@ class AcquiringSource(MessageSource):
             return
         try:
             self._reload(pa.chunked_array([each.messages.column("_message_id") for each in left]))
-        except Unavailable:
+        except (Unavailable, Damaged):
             # They are handled, or given back later.
             self._prefetch.put(*left)
             raise
@@ -325,7 +325,7 @@ class AcquiringSource(MessageSource):
         if rest.num_rows:
             try:
                 self._reload(rest.column("_message_id"))
-            except Unavailable:
+            except (Unavailable, Damaged):
                 # It is better to handle them than to keep them.
                 together = pa.concat_tables([together, rest])
         if together.num_rows < messages.num_rows:

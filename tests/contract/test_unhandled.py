@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from queue_core import Breaker, ConsumerPool, batch_handler, limit
-from queue_core.errors import BadOutcome, CatalogUnavailable
+from queue_core.errors import BadOutcome, CatalogUnavailable, DamagedCatalog
 from queue_core.pool.breaking import PoolBreaker
 from queue_core.pool.held import HeldBytes
 from queue_core.pool.output import PoolOutcomes
@@ -74,7 +74,8 @@ def fire_ahead(store, source):
     return taken
 
 
-def test_what_a_pool_has_fired_ahead_comes_back_as_it_was(store, monkeypatch):
+@pytest.mark.parametrize("error", [CatalogUnavailable, DamagedCatalog])
+def test_what_a_pool_has_fired_ahead_comes_back_as_it_was(store, monkeypatch, error):
     queue = make_queue(store)
     queue.load(orders(600))
     fire(queue, start(store), 400)
@@ -83,10 +84,10 @@ def test_what_a_pool_has_fired_ahead_comes_back_as_it_was(store, monkeypatch):
     taken = fire_ahead(store, source)
 
     def fails(*_):
-        raise CatalogUnavailable("the catalog is away")
+        raise error("the catalog is away")
 
     monkeypatch.setattr(queue, "settle", fails)
-    with pytest.raises(CatalogUnavailable):
+    with pytest.raises(error):
         source.give_back()
     monkeypatch.undo()
     # Nothing was lost by that.
