@@ -140,7 +140,7 @@ class Watch(AbstractContextManager["Watch"]):
             if self._listener is None:
                 return self._begin(seconds)
             return self._listener.wait(seconds)
-        except (self._catalog.engine.dialect.loaded_dbapi.Error, PoolTimeout) as error:
+        except (self._catalog.engine.dialect.loaded_dbapi.Error, PoolTimeout, OSError) as error:
             is_lost = self._listener is not None
             self.close()
             if is_lost:

@@ -17,7 +17,7 @@ class Loop:
 
     It waits *first* seconds before the first call, and then after each call as many as it returns,
     or *every* if that is None. An error is logged, and the work is tried again after *retry*
-    seconds; both are *every* by default. *at_end* is called in the thread when it ends.
+    seconds; both are *every* by default (*retry*: 1 for 0). *at_end* is called in it when it ends.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Loop:
         self._work = work
         self._every = every
         self._first = every if first is None else first
-        self._retry = every if retry is None else retry
+        self._retry = every or 1.0 if retry is None else retry
         self._at_end = at_end
         self._is_ending = False
         self._bell = threading.Event()

@@ -1,5 +1,6 @@
 """Notifications: the transactions that wake waiting threads, and those that wake nobody."""
 
+import errno
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -29,6 +30,23 @@ def watch(store: Any) -> Iterator[Watch]:
     """A watch that has seen everything so far."""
     with Watch(store.catalog) as opened:
         yield opened
+
+
+def test_a_watch_hears_again_after_an_error_of_the_system(
+    store: Any, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = make_queue(store)
+    assert watch.wait(0.0)
+
+    def fails(*_: Any) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(watch._listener, "wait", fails)
+    # What has come meanwhile may be lost.
+    assert watch.wait(0.0)
+    assert watch.wait(0.0)
+    queue.load(orders(1))
+    assert watch.wait(PATIENCE)
 
 
 def _fired(queue: Queue) -> Any:

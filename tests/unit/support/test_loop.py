@@ -40,6 +40,22 @@ def test_it_goes_on_after_an_error_and_ends_when_it_is_stopped(caplog):
     assert "ignis-some-work" not in [thread.name for thread in threading.enumerate()]
 
 
+def test_one_without_pauses_rests_after_an_error():
+    begun, calls = threading.Event(), []
+
+    def fails():
+        calls.append(1)
+        begun.set()
+        raise ConnectionError("gone")
+
+    loop = Loop("work", fails)
+    loop.start()
+    assert begun.wait(PATIENCE)
+    loop._thread.join(0.1)
+    loop.stop()
+    assert len(calls) == 1
+
+
 def test_it_does_nothing_before_its_time_unless_it_is_woken():
     work = Work(10 * PATIENCE)
     loop = Loop("work", work, every=10 * PATIENCE)
