@@ -42,7 +42,7 @@ from queue_core.support.loop import Loop
 from queue_core.upkeep.tasks.background import TASK_SECONDS, TaskThread, background_tasks
 from queue_core.upkeep.tasks.expire import retire
 from queue_core.upkeep.tasks.registry import TASKS, check_tasks
-from queue_core.values.address import completed
+from queue_core.values.address import handed_on
 from queue_core.values.durations import Duration, check_seconds
 from queue_core.values.model import QueueInfo
 from queue_core.values.names import nearest
@@ -150,10 +150,7 @@ class IgnisManager:
         self._most = check_count("max_messages", max_messages)
         self._every = check_seconds("refresh_interval", refresh_interval)
         self._first = check_seconds("first_refresh", first_refresh)
-        place = completed(path, catalog, storage)
-        self._address: dict[str, Any] = dict(
-            zip(("path", "catalog", "storage"), place, strict=True)
-        )
+        self._address: dict[str, Any] = handed_on(path, catalog, storage)
         self._shared = (
             SharedQueries(self._consume_many, self._checkpoints, GRACE_SECONDS) if shared else None
         )

@@ -20,7 +20,7 @@ from ignis_source.options import OPTIONS
 from pyspark_ignis.side_tasks import STREAM, THREAD, beside, check_side_tasks
 from pyspark_ignis.spark_session import finding_ignis, prepare
 from queue_core.errors import BadOption
-from queue_core.values.address import completed
+from queue_core.values.address import handed_on
 from queue_core.values.durations import in_seconds
 from queue_core.values.names import nearest, speaking
 from queue_core.values.retry import Retry
@@ -68,12 +68,8 @@ class QueryPlan:
         """Return the plan for these arguments of *call*, such as `consume`; raises `BadOption`."""
         folder = checkpoint_folder(checkpoint)
         several = not isinstance(queues, str)
-        # Here, since Spark's Python processes know only what the environment was at their start.
-        path, catalog, at = completed(path, catalog, storage)
         given = _allowed(options, call) | {
-            "path": None if path is None else str(path),
-            "catalog": catalog,
-            "storage": None if at is None else str(at),
+            **handed_on(path, catalog, storage),
             "queues" if several else "queue": ",".join(queues) if several else queues,
             "magazine": magazine,
             "maxMessagesPerTrigger": max_messages,

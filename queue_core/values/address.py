@@ -99,6 +99,16 @@ class Address(NamedTuple):
         return Address(f"sqlite:///{folder / CATALOG_FILE}", str(folder))
 
 
+def handed_on(
+    path: str | Path | None, catalog: str | None, storage: str | Path | None
+) -> dict[str, str]:
+    """Return options for Spark's processes, which know the folder and environment of its start."""
+    path, catalog, storage = completed(path, catalog, storage)
+    address = Address.of(path, catalog=catalog, storage=storage)
+    # In a URI, a $ stays itself.
+    return address._asdict() if path is None else {"path": Path(address.storage).as_uri()}
+
+
 def _check_text(option: str, value: object) -> None:
     """Refuse what no address can be: another value than a text or a path, and the character NUL."""
     if value is None:
@@ -110,16 +120,16 @@ def _check_text(option: str, value: object) -> None:
 
 
 def _catalog(url: str) -> str:
-    """Return the URL of a catalog, with ``~`` and variables in a SQLite file expanded."""
+    """Return the URL of a catalog; that of a SQLite file has its whole path, as `_folder` does."""
     url = _lowered(url)
     file, question, query = url.removeprefix("sqlite:///").partition("?")
-    if not url.startswith("sqlite:///") or not (file.startswith("~") or "$" in file):
+    if not url.startswith("sqlite:///") or file in ("", ":memory:") or not _is_odd(file):
         return url
     return f"sqlite:///{_folder(file, 'catalog')}{question}{query}"
 
 
 def _storage(storage: str) -> str:
-    """Return a URI, or a folder with ``~`` expanded; refuse texts that name neither."""
+    """Return a URI, or an absolute folder with ``~`` expanded; refuse texts that name neither."""
     storage = _lowered(storage)
     if "://" in storage and storage == storage.strip():
         return storage
@@ -134,9 +144,8 @@ def _lowered(address: str) -> str:
 
 def _is_odd(folder: str) -> bool:
     """Tell whether a text means another folder than the one of that very name, or none."""
-    odd = folder.startswith(("~", "file:")) or folder == ":memory:" or folder != folder.strip()
-    odd = odd or "$" in folder
-    return odd or _DRIVE.match(folder) is not None or _SCHEME.match(folder) is not None
+    # The working directory may be another one later, and in other processes.
+    return not folder.startswith("/") or folder != folder.strip() or "$" in folder
 
 
 def _folder(path: str, option: str = "path") -> Path:

@@ -13,8 +13,8 @@ NOTHING = dict.fromkeys(
 @pytest.mark.parametrize(
     ("environment", "given", "passed_on"),
     [
-        ({"IGNIS_PATH": "/env"}, {}, {"path": "/env"}),
-        ({"IGNIS_PATH": "/env"}, {"path": "/own"}, {"path": "/own"}),
+        ({"IGNIS_PATH": "/env"}, {}, {"path": "file:///env"}),
+        ({"IGNIS_PATH": "/env"}, {"path": "/own"}, {"path": "file:///own"}),
         (
             {"IGNIS_PATH": "", "IGNIS_CATALOG": "sqlite:////c", "IGNIS_STORAGE": "/s"},
             {},
@@ -41,3 +41,20 @@ def test_a_checkpoint_may_be_in_the_home_folder(monkeypatch):
     monkeypatch.setenv("HOME", "/home/ada")
 
     assert checkpoint_folder("~/charge") == "/home/ada/charge"
+
+
+def test_the_driver_hands_on_the_folder_that_it_means_itself(monkeypatch, tmp_path):
+    """Spark's Python processes keep the working directory of its start."""
+    monkeypatch.chdir(tmp_path)
+    apart = {"catalog": "sqlite:///shop.db", "storage": "files"}
+    plans = [
+        QueryPlan.of(consume, "orders", "/checkpoint", **NOTHING | place, options={}).source
+        for place in ({"path": "shop"}, {"path": "file:///data/%24SHOP"}, apart)
+    ]
+
+    assert [plan["path"] for plan in plans[:2]] == [
+        f"file://{tmp_path}/shop",
+        "file:///data/%24SHOP",
+    ]
+    assert plans[2]["catalog"] == f"sqlite:///{tmp_path}/shop.db"
+    assert plans[2]["storage"] == f"{tmp_path}/files"

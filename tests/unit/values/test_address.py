@@ -36,9 +36,20 @@ def test_a_tilde_is_the_home_folder(monkeypatch):
     assert Address.of("/tmp/a folder").storage == "/tmp/a folder"
     assert Address.of(catalog=POSTGRES, storage="~/shop").storage == "/home/ada/shop"
     assert Address.of(catalog="sqlite:///~/a.db", storage="s").catalog == "sqlite:////home/ada/a.db"
-    assert Address.of(catalog=POSTGRES, storage="a folder").storage == "a folder"
     assert Address.of(catalog=POSTGRES, storage=Path("/a/b")).storage == "/a/b"
     assert Address.of(catalog=POSTGRES, storage="file:/a%20b").storage == "/a b"
+
+
+def test_a_folder_is_the_one_of_the_working_directory_at_its_time(tmp_path, monkeypatch):
+    """Two stores whose addresses read alike are two."""
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        address = Address.of(catalog="sqlite:///a.db", storage="a folder")
+
+        assert address == (f"sqlite:///{folder}/a.db", f"{folder}/a folder")
+        assert Address.of(catalog=address.catalog, storage=address.storage) == address
 
 
 @pytest.mark.parametrize(
