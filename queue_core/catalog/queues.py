@@ -29,7 +29,7 @@ _SHAPES = select(
     queues.c.id, queues.c.schema_version, queues.c.settings, dialect.now().label("now")
 ).where(dialect.one_of_given(queues.c.id, "these"))
 
-_HELD = _SHAPE.with_for_update(read=True)
+_HELD = _SHAPE.add_columns(queues.c.name).with_for_update(read=True)
 
 #: How many schemas a process keeps decoded: a query of many queues reads all of them every second.
 _REMEMBERED = 4096
@@ -228,10 +228,12 @@ def hold_settings(connection: Connection, queue: QueueInfo) -> None:
     """
     Keep the queue's settings as *queue* has them until the transaction ends.
 
-    Raises `SettingsChanged` if they changed since it was read, or if it has fewer columns.
+    Raises `SettingsChanged` if they changed, or columns are gone; in a new store, `NoSuchQueue`.
     """
     found = connection.execute(_HELD, {"queue": queue.id}).first()
-    version, stored = found or (queue.schema_version, queue.stored_settings)
+    version, stored, name = found or (queue.schema_version, queue.stored_settings, queue.name)
+    if name != queue.name:
+        raise dropped(queue)
     if version < queue.schema_version or queue.stored_settings not in (None, stored):
         raise SettingsChanged
 

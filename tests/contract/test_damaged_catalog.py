@@ -22,6 +22,7 @@ from queue_core.errors import (
     DamagedCatalog,
     FormatTooNew,
     IgnisError,
+    NoSuchQueue,
     NoSuchStore,
 )
 from queue_core.values.address import Address
@@ -177,6 +178,26 @@ def test_another_search_path_is_named_as_the_reason(postgres, tmp_path, exists):
 
         run("ALTER DATABASE {database} RESET search_path")
         assert len(store.queue("orders").fire("all")) == 3
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("key", [None, "customer"])
+def test_a_queue_of_a_store_that_was_removed_is_none_of_the_next_store(postgres, tmp_path, key):
+    """On a server, the queue with its number gets nothing of what is loaded by its handle."""
+    with postgres.database() as url, Store.open(catalog=url, storage=tmp_path / "old") as store:
+        queue = make_queue(store, shards=3, key=key)
+        queue.load(orders(1))
+        with store.catalog.engine.begin() as connection:
+            connection.exec_driver_sql("DROP SCHEMA public CASCADE")
+            connection.exec_driver_sql("CREATE SCHEMA public")
+        store.catalog.engine.dispose()
+        with Store.open(catalog=url, storage=tmp_path / "new") as other:
+            bills = make_queue(other, "bills", shards=3, key=key)
+            assert bills.info.id == queue.info.id
+            with pytest.raises(NoSuchQueue, match="queue 'orders' was dropped"):
+                queue.load(orders(10))
+            bills.load(orders(3))
+            assert bills.browse().num_rows == 3
 
 
 @pytest.mark.parametrize("value", ["", "one", "-1", "0", None])

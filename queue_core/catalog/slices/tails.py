@@ -39,6 +39,7 @@ _AS_KNOWN = (
     select(queues.c.id)
     .where(
         queues.c.id == QUEUE,
+        queues.c.name == bindparam("known_name"),
         queues.c.deactivated_at.is_(None),
         queues.c.schema_version >= bindparam("known_version"),
         queues.c.settings
@@ -108,12 +109,13 @@ def allocate_new(
     """
     Do the same for new messages of a queue, which logs have too, and keep its settings.
 
-    Also raises `QueueDeactivated`, and `SettingsChanged` as `queues.hold_settings` does.
+    Also raises `QueueDeactivated`, and as `queues.hold_settings` does.
     """
     if not wanted:
         return {}
     rows = _parameters(wanted)
     known = {"settings": queue.stored_settings, "known_version": queue.schema_version}
+    known |= {"known_name": queue.name}
     if len(wanted) == 1:
         # As most loads of single messages: one statement does it all.
         row = connection.execute(_ALLOCATE_ONE_NEW, rows[0] | known).first()
