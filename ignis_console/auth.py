@@ -107,16 +107,16 @@ class Auth:
 
     def cookie(self, request: Request) -> str:
         """
-        Return the name of the cookie, with the port by which the browser reaches the console.
+        Return the name of the cookie, with the path and the port by which browsers come here.
 
-        A browser sends all cookies of a host to each of its ports: with one name, a login at one
-        console would end that at another. With TLS, no other host and no plain connection can set
-        it, unless the console is under a path of its own.
+        A browser sends all cookies of a host to each of its ports, and those of a path to each path
+        in it: with one name, a login at one console would end that at another. With TLS, no other
+        host and no plain connection can set it, unless the console is under a path of its own.
         """
         port = request.headers.get("host", "").rpartition(":")[2]
-        name = "ignis"
+        name = f"ignis{ROOT.get().replace('/', '-')}"
         if self.is_secure(request):
-            name = "__Secure-ignis" if ROOT.get() else "__Host-ignis"
+            name = f"__Secure-{name}" if ROOT.get() else f"__Host-{name}"
         return f"{name}-{port}" if port.isdecimal() else name
 
     def is_secure(self, request: Request) -> bool:

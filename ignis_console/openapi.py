@@ -64,7 +64,7 @@ def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
                     "type": "apiKey",
                     "in": "cookie",
                     "name": f"ignis-{PORT}",
-                    "description": "With the port in the address; behind TLS, __Host-ignis-PORT.",
+                    "description": "With path and port of the address; by TLS, __Host-ignis-PORT.",
                 },
             },
         },

@@ -259,6 +259,21 @@ def test_a_login_at_another_console_of_the_machine_ends_none(serve):
     assert second.get("/api/queues").status_code == 200
 
 
+def test_a_login_at_a_console_in_a_path_of_another_ends_none(serve):
+    outer, inner = serve(), serve(root_path="/shop")
+    sent = []
+    # As a browser does, which sends the cookie of the longer path first.
+    for client, root in ((inner, "/shop"), (outer, "")):
+        key = client.app.state.console.auth.key
+        answer = client.get(f"{root}/login", params={"key": key}, follow_redirects=False)
+        sent.append(answer.headers["set-cookie"].partition(";")[0])
+        client.cookies.clear()
+    headers = {"Cookie": "; ".join(sent)}
+
+    assert outer.get("/api/queues", headers=headers).status_code == 200
+    assert inner.get("/shop/api/queues", headers=headers).status_code == 200
+
+
 def test_a_host_without_a_port_has_a_cookie_too(serve):
     for host in ["localhost", "localhost:²", "localhost:", "[::1]"]:
         client = serve()
