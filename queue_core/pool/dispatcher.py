@@ -28,7 +28,7 @@ class QueueDispatcher:
     """A magazine's manager and its thread; opened and closed by `open_dispatcher` and its pair."""
 
     def __init__(self, catalog: Catalog, queue: QueueInfo, magazine: Magazine) -> None:
-        self.key = (catalog.url, queue.id, magazine)
+        self.key = (catalog.url, catalog.store, queue.id, magazine)
         self.manager = QueueConsumerManager(queue.name)
         self.users = 0
         #: When a heartbeat began that saw the queue empty, if nothing has changed since.
@@ -64,7 +64,7 @@ class QueueDispatcher:
 
 _REASONS = dict.fromkeys(Due, NotifyReason.AVAILABLE) | {Due.CHANGE: NotifyReason.ARRIVAL}
 _lock = threading.Lock()
-_dispatchers: dict[tuple[str, int, Magazine], QueueDispatcher] = {}
+_dispatchers: dict[tuple[str, str | None, int, Magazine], QueueDispatcher] = {}
 
 
 def _forget() -> None:
@@ -81,13 +81,13 @@ def open_dispatcher(
     catalog: Catalog, queue: QueueInfo, magazine: Magazine = Magazine.MAIN
 ) -> QueueDispatcher:
     """Return the dispatcher of a magazine, which all its consumers in this process share."""
-    key = (catalog.url, queue.id, magazine)
+    key = (catalog.url, catalog.store, queue.id, magazine)
     with _lock:
         dispatcher = _dispatchers.get(key)
         if dispatcher is None:
             dispatcher = QueueDispatcher(catalog, queue, magazine)
             dispatcher.loop.start()
-            _dispatchers[key] = dispatcher
+            _dispatchers[dispatcher.key] = dispatcher
         dispatcher.users += 1
         return dispatcher
 
@@ -108,6 +108,6 @@ def close_dispatcher(dispatcher: QueueDispatcher) -> None:
 def notify_loaded(catalog: Catalog, queue: QueueInfo) -> None:
     """Notify the queue's consumers in this process of a load, before its thread sees it."""
     with _lock:
-        dispatcher = _dispatchers.get((catalog.url, queue.id, Magazine.MAIN))
+        dispatcher = _dispatchers.get((catalog.url, catalog.store, queue.id, Magazine.MAIN))
     if dispatcher is not None:
         dispatcher.manager.notify_arrival()

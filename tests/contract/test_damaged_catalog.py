@@ -25,6 +25,7 @@ from queue_core.errors import (
     NoSuchQueue,
     NoSuchStore,
 )
+from queue_core.pool.dispatcher import close_dispatcher, open_dispatcher
 from queue_core.values.address import Address
 from queue_core.values.model import Batch
 from queue_core.verbs.settle import settle
@@ -356,6 +357,19 @@ def test_a_pool_of_a_removed_store_ends_with_its_error(folder):
 
     assert isinstance(pool.error, NoSuchStore)
     assert not folder.exists()
+
+
+def test_a_pool_hears_of_its_own_store_while_that_before_it_in_its_place_is_open(folder):
+    """The file of the one that was removed tells nothing."""
+    with Store.open(folder) as store:
+        former = open_dispatcher(store.catalog, store.queue("orders").info)
+        shutil.rmtree(folder.rename(folder.with_name("gone")))
+        with Store.open(folder) as other:
+            dispatcher = open_dispatcher(other.catalog, make_queue(other).info)
+            assert dispatcher is not former
+            assert dispatcher is open_dispatcher(other.catalog, other.queue("orders").info)
+            for each in (dispatcher, dispatcher, former):
+                close_dispatcher(each)
 
 
 @pytest.mark.parametrize(
