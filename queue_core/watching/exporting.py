@@ -46,7 +46,8 @@ def opentelemetry_instruments(store: AnyStore, provider: MeterProvider | None = 
 
     Args:
         store: The store. It stays open as long as the provider exports.
-        provider: The meter provider. By default, the global one.
+        provider: The meter provider, which takes the instruments of one store: each further store
+            needs one of its own. By default, the global one.
 
     Raises:
         BadOption: opentelemetry-api is not installed.
