@@ -93,7 +93,7 @@ class IgnisManager:
         spark: The Spark session.
         handlers: For each queue name, a handler as for `consume`, or a dict of arguments of
             `consume` that includes ``handler``. `add_handler` and `remove_handler` change them.
-        checkpoints: Folder for the checkpoints, one per query, named after its queue.
+        checkpoints: Folder of this manager alone for checkpoints, one per query, named by queue.
         path: Folder of an embedded store. Give either *path* or *catalog* and *storage*.
         catalog: Database URL of the catalog.
         storage: Folder or URI of the segment files.
