@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import event, update
 
-from queue_core import ConsumerPool
+from queue_core import ConsumerPool, Store
 from queue_core.catalog.holder_tables import consumers as rows
 from queue_core.catalog.holders import consumers
 from queue_core.consumers import presence
@@ -288,3 +288,18 @@ def test_a_keeper_that_finds_no_thread_sends_heartbeats_from_the_next_call_on(st
             queue.get_and_keep(1)
     assert queue.delete(queue.get_and_keep(1)) == 1
     assert "ignis-heartbeat" in {thread.name for thread in set(threading.enumerate()) - before}
+
+
+def test_a_firing_of_another_store_settles_nothing(tmp_path):
+    """Its consumer, its ticket and its messages have the same numbers there."""
+    with Store.open(tmp_path / "one") as one, Store.open(tmp_path / "two") as two:
+        queues = [make_queue(store) for store in (one, two)]
+        for queue in queues:
+            queue.load(orders(3))
+        held, strange = (queue.fire(3) for queue in queues)
+        assert held.ids.equals(strange.ids)
+        assert held.ticket.consumer.id == strange.ticket.consumer.id
+        assert held.ticket.number == strange.ticket.number
+
+        assert queues[0].delete(strange) == 0
+        assert queues[0].delete(held) == 3

@@ -36,7 +36,8 @@ def conditions(connection: Connection, holder: Holder) -> Eligible:
     """
     match holder:
         case Ticket():
-            return Eligible(_BY_TICKET, {"holder": holder.consumer.id, "its_ticket": holder.number})
+            its = {"its_ticket": holder.number, "its_name": holder.consumer.name}
+            return Eligible(_BY_TICKET, {"holder": holder.consumer.id, **its})
         case Consumer():
             return Eligible((_HELD, NOT_AGAIN), {"holder": holder.id, **life(holder)})
         case str():
@@ -57,8 +58,10 @@ def id_of(connection: Connection, name: str) -> int:
 
 _HOLDS = and_(slices.c.consumer_id == consumers.c.id, *WITH_TICKET)
 _HOLDER = bindparam("holder", type_=slices.c.consumer_id.type)
-# A thread of the same consumer may hold them now, by a later firing.
-_BY_TICKET = (slices.c.consumer_id == _HOLDER, slices.c.ticket == bindparam("its_ticket"))
+_IS_TAKER = (consumers.c.id == _HOLDER) & (consumers.c.name == bindparam("its_name"))
+_TAKER = select(consumers.c.id).where(_IS_TAKER).scalar_subquery()
+# Another thread of the consumer may hold them now; in another store, another one has its number.
+_BY_TICKET = (slices.c.consumer_id == _TAKER, slices.c.ticket == bindparam("its_ticket"))
 _HELD = dialect.not_indexed(slices.c.consumer_id) == _HOLDER
 _OWN = dialect.one_of_given(dialect.not_indexed(slices.c.consumer_id), "own")
 
