@@ -24,7 +24,7 @@ import pyarrow as pa
 from queue_core.errors import DamagedSegment, PublicationRefused, StorageUnavailable
 from queue_core.support import faults
 from queue_core.support.durable import make_folder, sync
-from queue_core.values.address import masked
+from queue_core.values.address import CATALOG_FILE, masked
 
 if TYPE_CHECKING:
     # Not at the top: a query's start does not wait for this, if its storage is a folder.
@@ -176,8 +176,8 @@ class Storage:
         return self._local and folder.resolve().is_relative_to(Path(self._root).resolve())
 
     def holds(self, file: Path) -> bool:
-        """Return whether a local file, such as a catalog, lies in the storage's own folder."""
-        return self._local and Path(self._root).resolve() == file.parent.resolve()
+        """Return whether a local file is the catalog in the storage's own folder, and no copy."""
+        return self._local and Path(self._root, CATALOG_FILE).resolve() == file.resolve()
 
     def __repr__(self) -> str:
         return f"<Storage {self.name}>"

@@ -334,6 +334,21 @@ def test_a_store_without_an_identity_gets_one_when_it_is_opened(store, queue):
         assert numbers_of(opened.queue("orders").browse()) == list(range(10))
 
 
+def test_a_copy_in_the_folder_of_an_embedded_store_is_recognised(store, queue):
+    """Its vacuum would remove what only the store itself knows."""
+    copy = f"sqlite:///{store.storage.uri}/copy.db"
+    copied(store, copy)
+    queue.load(orders(10, 10))
+
+    with (
+        Store.open(catalog=copy, storage=store.storage.uri) as other,
+        pytest.raises(StorageUnavailable, match="was copied, moved or restored"),
+    ):
+        other.admin.vacuum(grace=0)
+
+    assert numbers_of(queue.browse()) == list(range(20))
+
+
 def test_of_two_copies_without_an_identity_one_gets_the_storage(store, queue, elsewhere):
     forget_identity(store)
     copied(store, elsewhere)
