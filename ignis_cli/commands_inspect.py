@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from itertools import groupby, islice
 from operator import itemgetter, sub
 from textwrap import indent
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import typer
@@ -63,9 +63,6 @@ _SCHEMA = pa.schema(
         *((name, pa.float64()) for name in _RATES),
     ]
 )
-#: Seconds of a monotonic clock, and the rows of `figures.read` by the ids of their queues, since
-#: another queue may have the name of a dropped one.
-TopReading: TypeAlias = tuple[float, Mapping[int, Any]]
 
 
 @command(_INSPECT)
@@ -335,34 +332,30 @@ def watch(store: Store, *, once: bool = False, interval: str = "1s") -> None:
                 live.update(grid(frame, screen.width, f"{store!r}")[0])
 
 
-def _frame(before: TopReading | None, now: TopReading) -> pa.Table:
-    """
-    Return one row per queue: its messages, and the rates per second since *before*.
-
-    Rates are null in the first frame, and for a queue that *before* does not have.
-    """
-    rows = []
-    began, former = before or (0.0, {})
-    at, queues = now
-    for key, queue in queues.items():
-        row = {"queue": queue.queue} | {each: getattr(queue, each) for each in _COUNTS}
-        for rate, counter in _RATES.items():
-            counts = [getattr(each, counter, None) for each in (queue, former.get(key))]
-            if None not in counts:
-                row[rate] = round(sub(*counts) / (at - began), 1)
-        rows.append(row)
-    return pa.Table.from_pylist(rows, _SCHEMA)
-
-
 def frames(catalog: Catalog, interval: float) -> Iterator[pa.Table]:
-    """Yield a frame at once, and then one every *interval* seconds, without end."""
-    before: TopReading | None = None
+    """
+    Yield a frame at once, and then one every *interval* seconds, without end.
+
+    It has one row per queue: its messages, and the rates per second since the frame before. Rates
+    are null in the first frame, and for a queue that the frame before does not have.
+    """
+    # By id, since another queue may have the name of a dropped one.
+    began, former = 0.0, dict[int, Any]()
     while True:
         with catalog.read() as connection:
-            rows = sorted(figures.read(connection), key=lambda row: str(row.queue))
-        now = time.monotonic(), {row.queue_id: row for row in rows}
-        yield _frame(before, now)
-        before = now
+            queues = sorted(figures.read(connection), key=lambda row: str(row.queue))
+        at = time.monotonic()
+        rows = []
+        for queue in queues:
+            row = {"queue": queue.queue} | {each: getattr(queue, each) for each in _COUNTS}
+            for rate, counter in _RATES.items():
+                before = former.get(queue.queue_id)
+                counts = [getattr(each, counter, None) for each in (queue, before)]
+                if None not in counts:
+                    row[rate] = round(sub(*counts) / (at - began), 1)
+            rows.append(row)
+        yield pa.Table.from_pylist(rows, _SCHEMA)
+        began, former = at, {queue.queue_id: queue for queue in queues}
         time.sleep(interval)
 
 
