@@ -186,8 +186,7 @@ def load_each(
 
 def _table(queue: OpenedQueue, rows: Any) -> pa.Table:
     """Return rows, an object or several as a table; raises `BadOption` for a sideline."""
-    if queue.only is not None:
-        queue.refuse("load")
+    queue.check_whole_queue("load")
     _, table = _conformed(queue, _listed(queue, rows))
     return table
 

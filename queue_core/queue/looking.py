@@ -86,8 +86,9 @@ class Looking:
             QueueDeactivated: The queue was deactivated.
             NoSuchQueue: The queue was dropped.
         """
-        given = settings if selector is None else {**settings, "selector": selector}
         own = self.opened
+        own.check_whole_queue("replay")
+        given = settings if selector is None else {**settings, "selector": selector}
         # By its present selector and expiry: others may have changed them.
         found = replay(own.catalog, own.follow(), to, since, until, given, dry_run=dry_run)
         return found if isinstance(found, Extent) else self._of(found)
@@ -119,6 +120,7 @@ class Looking:
             QueueDeactivated: The queue was deactivated.
             NoSuchQueue: The queue was dropped.
         """
+        self.opened.check_whole_queue("clone")
         found = clone(self.opened.catalog, self.opened.info, to, dry_run=dry_run)
         return found if isinstance(found, Extent) else self._of(found)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import NoReturn
 
 import pyarrow as pa
 from sqlalchemy import Connection
@@ -89,12 +88,13 @@ class OpenedQueue:
         """Return what a consumer takes, from the only magazine that is opened if there is one."""
         return demand if self.only is None else replace(demand, magazine=self.only)
 
-    def refuse(self, verb: str) -> NoReturn:
-        """Raise `BadOption`, since only the sideline is opened."""
-        raise BadOption(
-            f"queue {self.name + SIDELINE_SUFFIX!r} is the sideline of queue {self.name!r}, "
-            f"and {verb} needs the whole queue; use the name {self.name!r}"
-        )
+    def check_whole_queue(self, verb: str) -> None:
+        """Raise `BadOption` if only the sideline is opened, and *verb* needs the whole queue."""
+        if self.only is not None:
+            raise BadOption(
+                f"queue {self.name + SIDELINE_SUFFIX!r} is the sideline of queue {self.name!r}, "
+                f"and {verb} needs the whole queue; use the name {self.name!r}"
+            )
 
     def request(self, demand: Demand, queue: QueueInfo) -> FireRequest:
         """Return the request of a consumer by the settings that the queue has in *queue*."""

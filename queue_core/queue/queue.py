@@ -130,6 +130,7 @@ class Queue(Looking, Settling):
     @property
     def admin(self) -> QueueAdmin:
         """What an administrator does with the queue: its settings, pauses, columns and its end."""
+        self.opened.check_whole_queue("admin")
         return QueueAdmin(self.opened)
 
     def load(
@@ -264,6 +265,7 @@ class Queue(Looking, Settling):
             QueueFull: No buffer became free within *timeout* seconds.
             BadOption: An argument is out of range, or *widths* names no column of variable width.
         """
+        self.opened.check_whole_queue("request")
         check_whole("rows", rows, 1)
         timeout = check_timeout("timeout", timeout)
         return self._buffers.request(rows, widths or {}, timeout)
@@ -392,6 +394,7 @@ class Queue(Looking, Settling):
             NoSuchQueue: The queue was dropped.
             DamagedSegment: Messages cannot be read. They are quarantined; call again.
         """
+        self.opened.check_whole_queue("get_and_keep")
         keeper = self._store.keeper.consumer()
         return self.fire(max_messages, timeout=timeout, order=order, consumer=keeper)
 
@@ -417,6 +420,7 @@ class Queue(Looking, Settling):
             BadOption: No consumer of the name *consumer* keeps messages.
             NoSuchQueue: The queue was dropped.
         """
+        self.opened.check_whole_queue("reset")
         self.opened.follow()
         keeper = self._store.keeper.known()
         return reset(self._store.catalog, self.info, keeper, consumer=consumer)
@@ -598,6 +602,7 @@ class Queue(Looking, Settling):
             BadOption: An argument is out of range, or *consumer* is unknown to the store or alive.
             NoSuchQueue: The queue was dropped.
         """
+        self.opened.check_whole_queue("sweep")
         older_than = check_timeout("older_than", older_than)
         dead_after = check_seconds("dead_after", dead_after)
         limit = check_count("limit", limit)
@@ -614,13 +619,7 @@ class Queue(Looking, Settling):
                 stuck += count_overdelivered(catalog, self.info)
             return stuck if limit is None else min(stuck, limit)
         swept = sweep(
-            catalog,
-            self.info,
-            older_than,
-            dead_after,
-            consumer=consumer,
-            by_hand=True,
-            limit=limit,
+            catalog, self.info, older_than, dead_after, consumer=consumer, by_hand=True, limit=limit
         )
         if consumer is not None:
             return swept
