@@ -28,12 +28,11 @@ _MAIN = int(Magazine.MAIN)
 
 def check_logs(scope: Scope) -> Iterator[Finding]:
     """Check that the rows of each log follow one another, up to its end, and are sound."""
-    for row in scope.connection.execute(select(logs)):
-        if is_altered(logs, row._asdict()):
-            yield of_row(logs, row, "I1", ALTERED)
-    for row in scope.connection.execute(select(log_slices).execution_options(yield_per=10_000)):
-        if is_altered(log_slices, row._asdict()):
-            yield of_row(log_slices, row, "I1", ALTERED, Remedy.NONE)
+    for table in (logs, log_slices):
+        query = select(table).execution_options(yield_per=10_000)
+        for row in scope.connection.execute(query):
+            if is_altered(table, row._asdict()):
+                yield of_row(table, row, "I1", ALTERED)
     for row in scope.connection.execute(_broken()):
         text = f"it begins at {row.first_offset}, and the one before it ends at {row.before}"
         yield of_row(log_slices, row, "I32", text)
