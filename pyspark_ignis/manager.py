@@ -582,25 +582,19 @@ class IgnisManager:
         return f"{name} {mark_of(self._address)}" if running_as(self._spark, name) else name
 
     def _consume(self, queue: str, given: Mapping[str, Any]) -> StreamingQuery:
-        checkpoint = f"{self._checkpoints}/{queue}"
-        options: dict[str, Any] = {
-            "name": self._name(queue),
+        return consume(self._spark, queue, **{**self._arguments(queue), **given})
+
+    def _consume_many(self, name: str, handlers: Mapping[str, Any]) -> StreamingQuery:
+        return consume_many(self._spark, handlers, **self._arguments(name))
+
+    def _arguments(self, what: str) -> dict[str, Any]:
+        """Return the arguments of a query, named as its checkpoint, that all queries get."""
+        return {
+            "checkpoint": f"{self._checkpoints}/{what}",
+            "name": self._name(what),
             "refreshInterval": self._every,
             # The manager runs the side tasks of all queues.
             "tasks": "none",
             "max_messages": self._most,
-            **given,
-        }
-        return consume(self._spark, queue, checkpoint=checkpoint, **self._address, **options)
-
-    def _consume_many(self, name: str, handlers: Mapping[str, Any]) -> StreamingQuery:
-        return consume_many(
-            self._spark,
-            handlers,
-            checkpoint=f"{self._checkpoints}/{name}",
-            name=self._name(name),
-            max_messages=self._most,
-            refreshInterval=self._every,
-            tasks="none",
             **self._address,
-        )
+        }
