@@ -35,6 +35,7 @@ from pyspark_ignis.side_tasks import (
     side_task_stream,
 )
 from queue_core.catalog import queues
+from queue_core.catalog.records import figures
 from queue_core.errors import BadOption, CatalogUnavailable, NoSuchQueue
 from queue_core.queue import Queue
 from queue_core.store import Store
@@ -56,8 +57,6 @@ FIRST_REFRESH_SECONDS = 60.0
 GRACE_SECONDS = 10.0
 #: Seconds between two looks for shared queries that have failed.
 MENDING_SECONDS = 10.0
-#: The counters of shards from which those of a queue are made.
-_COUNTED = ("loaded", "deleted", "sidelined", "swept", "returned", "waiting", "in_flight")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -487,24 +486,19 @@ class IgnisManager:
         Returns:
             The counts, by queue name.
         """
-        shards = self._store.view("shards")
-        sums = shards.group_by(["queue", "magazine"]).aggregate(
-            [(each, "sum") for each in _COUNTED]
-        )
-        rows = sums.rename_columns(["queue", "magazine", *_COUNTED]).to_pylist()
-        found = {(row["queue"], row["magazine"]): row for row in rows}
-        stats = {}
-        for queue in sorted({queue for queue, _ in found}):
-            main, sideline = found[queue, "main"], found[queue, "sideline"]
-            stats[queue] = QueueStats(
-                # Messages that come back from the sideline are loaded into main once more.
-                published=main["loaded"] - sideline["returned"],
-                consumed=main["deleted"] + sideline["deleted"],
-                sidelined=main["sidelined"] + main["swept"],
-                shovelled=sideline["returned"],
-                unconsumed=main["waiting"] + main["in_flight"],
+        with self._store.catalog.read() as connection:
+            rows = figures.read(connection, counters=True)
+        return {
+            row.queue: QueueStats(
+                # Without those that have come back from the sideline.
+                published=row.main_loaded,
+                consumed=row.main_deleted + row.sideline_deleted,
+                sidelined=row.main_sidelined + row.main_swept,
+                shovelled=row.sideline_returned,
+                unconsumed=row.waiting + row.main_in_flight,
             )
-        return stats
+            for row in sorted(rows, key=lambda row: str(row.queue))
+        }
 
     def state(self) -> dict[str, QueueState]:
         """
