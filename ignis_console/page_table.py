@@ -42,16 +42,17 @@ class Page(NamedTuple):
         return Operation("get", self.api, self.name, self.about, answer, self.parameters)
 
 
+#: All pages: `ignis_console.pages` has imported those who add them.
+PAGES: list[Page] = []
+
 _Model = Callable[[Console, Ask], Any]
 
 
-def adding(
-    pages: list[Page], path: str, about: str, *parameters: Parameter
-) -> Callable[[_Model], _Model]:
+def page_at(path: str, about: str, *parameters: Parameter) -> Callable[[_Model], _Model]:
     """Add the page of a function that returns its model."""
 
     def add(model: _Model) -> _Model:
-        pages.append(Page(path, about, model, parameters))
+        PAGES.append(Page(path, about, model, parameters))
         return model
 
     return add

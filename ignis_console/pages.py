@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from ignis_console.action_log import KEPT, LogEntry
 from ignis_console.ask import Ask, Parameter
 from ignis_console.console import Console
-from ignis_console.page_table import Freshness, Page, adding, freshness, number_of
-from ignis_console.queue_pages import PAGES as OF_QUEUES
+from ignis_console.page_table import PAGES as PAGES
+from ignis_console.page_table import Freshness, freshness, number_of, page_at
 from ignis_console.queue_pages import QueueRow, row_of
 from ignis_console.redrives import Redrive
 from ignis_console.sideline import PER_PAGE, within
@@ -22,9 +21,6 @@ from queue_core.watching.problem_kinds import ProblemGroup, Severity
 
 #: Problems of each kind on the page of all kinds.
 GROUP_PROBLEMS = 20
-
-_OF_STORE: list[Page] = []
-_page = partial(adding, _OF_STORE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +56,7 @@ SORTS: dict[str, Callable[[QueueRow], Any]] = {
 }
 
 
-@_page(
+@page_at(
     "/",
     "All queues with their figures, 100 per page.",
     Parameter("q", "Only queues whose name has this text."),
@@ -107,7 +103,7 @@ class ProblemsPage:
     groups: tuple[ProblemGroup, ...]
 
 
-@_page(
+@page_at(
     "/problems",
     "What a person should look at by kind, the worst first; the first 20 of each kind.",
     Parameter("kind", "Only this kind, 100 per page."),
@@ -139,7 +135,7 @@ class RedrivesPage:
     redrives: tuple[Redrive, ...]
 
 
-@_page("/redrives", "Redrives as jobs: those that go on, and the latest ones of the last week.")
+@page_at("/redrives", "Redrives as jobs: those that go on, and the latest ones of the last week.")
 def redrives_page(console: Console, _: Ask) -> RedrivesPage:
     """Return the redrives of the store."""
     look = console.redrives()
@@ -159,7 +155,7 @@ class LogPage:
     entries: tuple[LogEntry, ...]
 
 
-@_page(
+@page_at(
     "/log",
     "The latest acts of persons: with a console, the command line or Python.",
     Parameter("queue", "Only acts on this queue, which may be dropped."),
@@ -209,6 +205,3 @@ def _entry(act: Any) -> LogEntry:
         ended=act.ended_at is not None,
         id=act.id,
     )
-
-
-PAGES = (*_OF_STORE, *OF_QUEUES)

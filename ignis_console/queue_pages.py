@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from ignis_console.console import Console
 from ignis_console.details import SPANS, Details
 from ignis_console.facets import Sample
 from ignis_console.messages import Life
-from ignis_console.page_table import Freshness, Page, adding, freshness, number_of
+from ignis_console.page_table import Freshness, freshness, number_of, page_at
 from ignis_console.sideline import PER_PAGE, Groups, KeptTrace, LiteralReason, within
 from queue_core.errors import BadOption
 from queue_core.values.arrow_types import is_number
@@ -27,9 +26,6 @@ from queue_core.watching.problems import of_queue, why
 
 #: The most messages that one page shows.
 MOST_MESSAGES = 200
-
-PAGES: list[Page] = []
-_page = partial(adding, PAGES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +49,7 @@ class QueuePage:
     details: Details
 
 
-@_page(
+@page_at(
     "/queues/{queue}",
     "One queue: its figures, shards, consumers and history.",
     Parameter("span", "The time of the history: hour, day or month."),
@@ -108,7 +104,7 @@ class SidelinePage(Groups):
     sample: Sample | None
 
 
-@_page(
+@page_at(
     "/queues/{queue}/sideline",
     "The sideline of a queue, grouped by kind and fingerprint of the failures, 100 per page.",
     Parameter("q", "Only groups with this text in their kind or reason."),
@@ -170,7 +166,7 @@ class MessagesPage:
     messages: tuple[dict[str, Any], ...]
 
 
-@_page(
+@page_at(
     "/queues/{queue}/messages",
     "Messages that wait or are in flight, without taking them.",
     Parameter("selector", "A SQL condition on the messages."),
@@ -210,7 +206,7 @@ class MessagePage:
     life: Life
 
 
-@_page(
+@page_at(
     "/queues/{queue}/messages/{message_id}",
     "One message: where it is, what it contains, and its failures.",
 )
