@@ -97,18 +97,16 @@ def queues(
             show_json(row | _objects(row, schemas.get(row["queue"], pa.schema([]))))
     else:
         show(pa.Table.from_pylist(found, rows.schema), _SHOWN + _WIDE if wide else _SHOWN)
-        for disk, text in free_space(store).items() if wide else ():
+        disks = space.read(store.catalog, store.storage) if wide else ()
+        for disk, text in free_space(disks).items():
             (say if sys.stdout.isatty() else complain)(f"{disk}: {text}")
     if match is not None and not found:
         raise typer.Exit(BROKEN)
 
 
-def free_space(store: Store) -> dict[str, str]:
-    """Return the free space of the disks of catalog and storage, in words."""
-    return {
-        f"disk of {each.of}": f"{size(each.free)} of {size(each.size)} free"
-        for each in space.read(store.catalog, store.storage)
-    }
+def free_space(disks: Sequence[space.Space]) -> dict[str, str]:
+    """Return the free space of disks, in words."""
+    return {f"disk of {each.of}": f"{size(each.free)} of {size(each.size)} free" for each in disks}
 
 
 def _objects(row: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
@@ -126,16 +124,15 @@ def describe(queue: Queue) -> None:
     (row,) = queue.store.view("queues", queue.name).to_pylist()
     facts = row | _objects(row, queue.schema)
     counters = queue.metadata()
-    facts["disks"] = [
-        each._asdict() for each in space.read(queue.store.catalog, queue.store.storage)
-    ]
+    disks = space.read(queue.store.catalog, queue.store.storage)
     if in_json.get():
-        show_json(facts | {"counters": counters.to_pylist()})
+        lists = {"disks": [each._asdict() for each in disks], "counters": counters.to_pylist()}
+        show_json(facts | lists)
         return
-    columns, settings, disks = (facts.pop(each) for each in ("columns", "settings", "disks"))
+    columns, settings = facts.pop("columns"), facts.pop("settings")
     # A pipe gets the free bytes.
-    plain = {f"disk of {each['of']}": each["free"] for each in disks}
-    facts |= free_space(queue.store) if sys.stdout.isatty() else plain
+    plain = {f"disk of {each.of}": each.free for each in disks}
+    facts |= free_space(disks) if sys.stdout.isatty() else plain
     show_facts(facts | settings)
     for title, rows in (
         ("columns", pa.Table.from_pylist(columns)),
