@@ -507,7 +507,11 @@ class IgnisManager:
         Returns:
             The states, by queue name.
         """
-        paused = self._paused()
+        paused: set[str] = set()
+        if self._started:
+            # While the catalog cannot be reached, none is known to be paused.
+            with suppress(CatalogUnavailable):
+                paused = {info.name for info in self._read() if info.is_paused}
         # A copy, because handlers come and go.
         managed = dict(self._queries)
         return {queue: each.state(queue in paused) for queue, each in managed.items()}
@@ -516,14 +520,6 @@ class IgnisManager:
     def side_task_query(self) -> StreamingQuery | None:
         """The query that runs the side tasks; None if it does not run, or they have none."""
         return None if self._task_query is None else self._task_query.running
-
-    def _paused(self) -> set[str]:
-        """Return the names of the paused queues; none if the catalog cannot be reached."""
-        if not self._started:
-            return set()
-        with suppress(CatalogUnavailable):
-            return {info.name for info in self._read() if info.is_paused}
-        return set()
 
     def __enter__(self) -> IgnisManager:
         self.start()
