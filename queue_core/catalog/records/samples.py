@@ -60,6 +60,7 @@ def _seconds(names: Iterable[str]) -> tuple[ColumnElement[float], ...]:
 
 _AGES = _seconds(("oldest_age", "longest_wait"))
 _RATES = tuple(map(_rate, COUNTED))
+_PRESENT = (samples.c.waiting, *_AGES, samples.c.in_flight, samples.c.sidelined)
 
 
 def last_round(connection: Connection) -> dict[int, Row[Any]]:
@@ -213,8 +214,7 @@ def since(
     Each with the id of its queue, its time, its depths without `retrying` and `dead`, and its
     rates.
     """
-    depths = (samples.c.waiting, *_AGES, samples.c.in_flight, samples.c.sidelined)
-    query = select(samples.c.queue_id, samples.c.taken_at, *depths, *_RATES, *_seconds(_TIMES))
+    query = select(samples.c.queue_id, samples.c.taken_at, *_PRESENT, *_RATES, *_seconds(_TIMES))
     query = query.where(samples.c.seconds == seconds, samples.c.taken_at > after)
     if upto is not None:
         query = query.where(samples.c.taken_at <= upto)
@@ -230,10 +230,7 @@ def history(taken_at: ColumnElement[Any] = samples.c.taken_at) -> Select[Any]:
         queues.c.name.label("queue"),
         samples.c.seconds,
         taken_at.label("taken_at"),
-        samples.c.waiting,
-        *_AGES,
-        samples.c.in_flight,
-        samples.c.sidelined,
+        *_PRESENT,
         samples.c.retrying,
         samples.c.dead,
         *_RATES,
