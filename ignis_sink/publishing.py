@@ -21,8 +21,7 @@ from queue_core.values.schema import deserialize
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.verbs.quarantine import quarantining
 from queue_core.waiting import publish as blocking
-from queue_core.waiting.several import LoadIntoSeveral, Routed
-from queue_core.waiting.smart.decide import LoadPolicy
+from queue_core.waiting.publish import LoadIntoSeveral, Routed
 from queue_core.waiting.smart.load import of_staged
 
 _log = logging.getLogger(__name__)
@@ -59,7 +58,10 @@ def publish_tasks(
     on_full = OnFull(overflow=options.on_full, timeout=options.timeout)
     while True:
         infos = _routes(store, specs, options)
-        loads = [_routed(store, infos[name], staged[name]) for name in names]
+        loads = [
+            Routed(info, staged[name], of_staged(catalog, storage, info, staged[name]))
+            for name, info in infos.items()
+        ]
         try:
             load = LoadIntoSeveral(
                 catalog, storage, loads, on_full, batch, by_queue=options.txn is not None
@@ -96,13 +98,6 @@ def _routes(
     for name, queue in found.items():
         check_shape(store, queue, specs[name])
     return found
-
-
-def _routed(store: StoreHandle, queue: QueueInfo, staged: list[Staged]) -> Routed:
-    policy = LoadPolicy.of(queue)
-    if policy is None:
-        return Routed(queue, staged)
-    return Routed(queue, staged, of_staged(store.catalog, store.storage, queue, policy, staged))
 
 
 def open_queue(
@@ -180,16 +175,16 @@ def publish(
     on_full = OnFull(overflow=options.on_full, timeout=options.timeout)
     while True:
         info = replace(queue, settings=options.applied_to(queue.settings))
-        policy, is_new = LoadPolicy.of(info), True
+        is_new = True
         try:
-            if policy is not None:
-                smart = of_staged(catalog, storage, info, policy, staged)
-                with quarantining(catalog, storage):
-                    is_new = smart.run(on_full, batch) is not None
-            elif batch is not None:
-                is_new = blocking.publish_once(catalog, storage, info, staged, batch, on_full)
-            else:
-                blocking.publish(catalog, storage, info, staged, on_full)
+            smart = of_staged(catalog, storage, info, staged)
+            with quarantining(catalog, storage):
+                if batch is None:
+                    blocking.publish(catalog, storage, info, staged, on_full, smart=smart)
+                else:
+                    is_new = blocking.publish_once(
+                        catalog, storage, info, staged, batch, on_full, smart
+                    )
         except queues.SettingsChanged:
             with catalog.read() as connection:
                 present = queues.present(connection, queue)

@@ -33,8 +33,7 @@ from queue_core.values.schema import (
 )
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting.joint_load import JointLoads
-from queue_core.waiting.publish import publish
-from queue_core.waiting.several import LoadIntoSeveral, Routed
+from queue_core.waiting.publish import LoadIntoSeveral, Routed, publish
 from queue_core.waiting.smart.decide import LoadPolicy
 from queue_core.waiting.smart.incoming import IncomingRows
 from queue_core.waiting.smart.load import SmartLoad, ids_of_rows
@@ -63,7 +62,8 @@ def load(
         if load_policy is not None:
             smart = SmartLoad(catalog, storage, info, load_policy, IncomingRows(info, table, stage))
             with queue.quarantining():
-                return ids_of_rows(smart, smart.run(OnFull(timeout=left)))
+                first_ids = publish(catalog, storage, info, (), OnFull(timeout=left), smart=smart)
+                return ids_of_rows(smart, first_ids)
         # Those of other threads may wait for longer.
         if left is None and loads.joins(info, table):
             return loads(info, table, stage)

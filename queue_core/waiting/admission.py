@@ -46,7 +46,8 @@ class Admission:
     catalog: Catalog
     storage: Storage
     queue: QueueInfo
-    staged: Sequence[Staged]
+    #: Returns the segments as they are to be loaded.
+    staged: Callable[[], Sequence[Staged]]
     when_full: OnFull
     #: When it has tried last to expire messages.
     expired_at: float = field(default=0.0, init=False)
@@ -140,6 +141,6 @@ class Admission:
         if now.stored_settings != self.queue.stored_settings:
             # The attempt notices that the settings changed.
             return None, True
-        usage, load = read_usage(connection, self.queue), amount_of(self.staged)
+        usage, load = read_usage(connection, self.queue), amount_of(self.staged())
         is_decided = fits(usage, load) or not can_ever_fit(usage, load)
         return usage.held, is_decided or self._is_expiry_due()

@@ -28,7 +28,6 @@ from queue_core.verbs.capacity.bounds import OnFull, check_keeps
 from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.settle import settle_or_lose, settle_within
 from queue_core.waiting.publish import publish
-from queue_core.waiting.smart.decide import LoadPolicy
 from queue_core.waiting.smart.load import of_staged
 
 #: The message of a row that is not loaded.
@@ -58,7 +57,6 @@ def settle_and_load(
     """
     check_keeps(output, BEFORE_SETTLEMENT)
     when_full = replace(when_full, overtakes=output.id in [queue.id for queue in queues])
-    policy = LoadPolicy.of(output)
     lost = gone = np.empty(0, np.int64)
 
     def first(connection: Connection) -> None:
@@ -74,12 +72,9 @@ def settle_and_load(
 
     while rows.staged:
         try:
-            if policy is None:
-                publish(catalog, storage, output, rows.staged, when_full, first)
-            else:
-                with quarantining(catalog, storage):
-                    smart = of_staged(catalog, storage, output, policy, rows.staged)
-                    smart.run(when_full, first=first)
+            smart = of_staged(catalog, storage, output, rows.staged)
+            with quarantining(catalog, storage):
+                publish(catalog, storage, output, rows.staged, when_full, first, smart=smart)
         except _SettledBefore:
             return None
         except _RowsOfLost:

@@ -18,7 +18,6 @@ from queue_core.segments import stager
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting import admission
 from queue_core.waiting.publish import publish_once
-from queue_core.waiting.smart.decide import LoadPolicy
 from queue_core.waiting.smart.load import of_staged
 from tests.books import audit
 from tests.contract.test_statements import counted
@@ -348,13 +347,11 @@ def test_a_batch_that_another_process_has_loaded_leaves_the_line(store, policy):
     stager = make_stager(queue)
     stager.add(orders(1, 1).to_batches()[0])
     staged = [segment.in_shard(0) for segment in stager.finish()]
-    batch, load_policy = make_batch(staged, 1), LoadPolicy.of(queue.info)
+    batch = make_batch(staged, 1)
 
     def publish():
         given = (store.catalog, store.storage, queue.info)
-        if load_policy is None:
-            return publish_once(*given, staged, batch)
-        return of_staged(*given, load_policy, staged).run(OnFull(), batch) is not None
+        return publish_once(*given, staged, batch, smart=of_staged(*given, staged))
 
     caller = Caller(publish)
     waits(store, 1)

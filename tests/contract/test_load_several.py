@@ -15,7 +15,7 @@ from queue_core.support import faults
 from queue_core.values.model import Batch
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting import admission
-from queue_core.waiting.several import LoadIntoSeveral, Routed
+from queue_core.waiting.publish import LoadIntoSeveral, Routed
 from queue_core.waiting.smart.load import SmartLoad
 from tests.dump import dump
 from tests.factories import make_queue, make_staged, numbers_of, orders
@@ -178,13 +178,14 @@ def test_what_is_decided_waits_for_room_before_it_is_decided_again(store, monkey
     queue.load(orders(1))
     counted(SmartLoad, "load_within")
     counted(admission, "read_usage")
-    loader = Caller(lambda: store.load({"orders": orders(1, 9)}))
+    other = make_queue(store, "other")
+    loader = Caller(lambda: store.load({"orders": orders(1, 9), "other": orders(1)}))
     until(lambda: counts["read_usage"] > 2, "it does not look")
     # Twice before it waits.
     assert counts["load_within"] == 2
     queue.delete(queue.fire(1))
     loader.done()
-    assert left(queue) == [9]
+    assert (left(queue), left(other)) == ([9], [0])
 
 
 def test_settings_and_columns_that_change_meanwhile(store, two):

@@ -11,10 +11,8 @@ from queue_core.segments import stager
 from queue_core.values.model import Batch
 from queue_core.values.names import of_query
 from queue_core.values.outcomes import Settlement
-from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.verbs.settle import settle
 from queue_core.waiting.publish import publish, publish_once
-from queue_core.waiting.smart.decide import LoadPolicy
 from queue_core.waiting.smart.load import of_staged
 from tests.dump import dump
 from tests.factories import make_batch, make_queue, make_staged, numbers_of, orders
@@ -155,10 +153,7 @@ def test_a_batch_that_was_published_to_another_queue_is_refused(store, queue, en
     def elsewhere(number, segments, **known):
         batch = make_batch(segments, number, "query-1", **known)
         where = (store.catalog, store.storage, other.info)
-        if policy is None:
-            return publish_once(*where, segments, batch)
-        load = of_staged(*where, LoadPolicy.of(other.info), segments)
-        return load.run(OnFull(), batch) is not None
+        return publish_once(*where, segments, batch, smart=of_staged(*where, segments))
 
     with pytest.raises(BadOption, match=r"'other': batch 4 .* published to queue 'orders'"):
         elsewhere(4, segments, digest=1, entry=entry)

@@ -8,8 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from queue_core import Queue, Store
-from queue_core.verbs.capacity.bounds import OnFull
-from queue_core.waiting.smart.decide import LoadPolicy
+from queue_core.waiting.publish import publish
 from queue_core.waiting.smart.load import of_staged
 from tests.books import audit
 from tests.factories import make_queue, make_stager
@@ -27,11 +26,10 @@ def stage_and_load(queue: Queue, *rows: tuple[Any, ...], schema: pa.Schema = SCH
     stager = make_stager(queue)
     for batch in table.to_batches():
         stager.add(batch)
-    load_policy = LoadPolicy.of(queue.info)
-    assert load_policy is not None, "the queue has a policy"
-    catalog, storage = queue.store.catalog, queue.store.storage
-    load = of_staged(catalog, storage, queue.info, load_policy, stager.finish())
-    assert load.run(OnFull()) is not None
+    where, staged = (queue.store.catalog, queue.store.storage, queue.info), stager.finish()
+    smart = of_staged(*where, staged)
+    assert smart is not None, "the queue has a policy"
+    publish(*where, staged, smart=smart)
 
 
 def test_kept_messages_of_categories_stay_in_order_of_loading(store: Store) -> None:

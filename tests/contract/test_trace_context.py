@@ -15,7 +15,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from queue_core import ConsumerPool, Later, batch_handler, traced_handler
 from queue_core.catalog.queues import SettingsChanged
 from queue_core.errors import QueueFull
-from queue_core.waiting.several import LoadIntoSeveral
+from queue_core.waiting.publish import LoadIntoSeveral
 
 SCHEMA = pa.schema([("number", pa.int64()), ("_traceparent", pa.string())])
 OTHER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -13,9 +13,7 @@ from queue_core.segments import stager
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.upkeep.tasks import vacuum as vacuum_module
-from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting.publish import publish, publish_once
-from queue_core.waiting.smart.decide import LoadPolicy
 from queue_core.waiting.smart.load import of_staged
 from tests.dump import dump
 from tests.factories import make_batch, make_queue, make_staged, numbers_of, orders
@@ -173,11 +171,11 @@ def test_a_writer_with_dedup_that_stalls_is_refused_too(store, queue):
     age(store, 100)
     store.admin.vacuum(grace=60)
     before = dump(store)
-    policy = LoadPolicy.of(unique.info)
-    load = of_staged(store.catalog, store.storage, unique.info, policy, segments)
+    where = (store.catalog, store.storage, unique.info)
+    smart = of_staged(*where, segments)
 
     with pytest.raises(PublicationRefused, match=segments[0].location):
-        load.run(OnFull())
+        publish(*where, segments, smart=smart)
     assert dump(store) == before
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,9 +25,9 @@ from sqlalchemy import Connection
 from queue_core.catalog import queues
 from queue_core.catalog.damage import beside_settlements
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.holders import named_locks, waiters
+from queue_core.catalog.holders import named_locks
 from queue_core.catalog.records import dedup
-from queue_core.catalog.records.publications import claim, is_new_load
+from queue_core.catalog.records.publications import claim
 from queue_core.catalog.slices import id_map, segments, shard_locks
 from queue_core.catalog.slices.changes import Changes
 from queue_core.errors import Conflict, IgnisError, PublicationRefused, QueueFull
@@ -35,16 +36,19 @@ from queue_core.segments.rewriter import Repacked
 from queue_core.segments.stager import remove_refused, remove_staged
 from queue_core.segments.storage import Storage
 from queue_core.values.ids import IdSet, ids_from
-from queue_core.values.model import Batch, Magazine, QueueInfo, Slice, Staged, State
+from queue_core.values.model import Magazine, QueueInfo, Slice, Staged, State
 from queue_core.values.rows import Rows
-from queue_core.verbs.capacity.bounds import CapacityExceeded, OnFull
-from queue_core.waiting.admission import Admission
-from queue_core.waiting.bounded_load import commit_load, load_bounded
+from queue_core.verbs.capacity.bounds import CapacityExceeded
+from queue_core.waiting.bounded_load import load_bounded
 from queue_core.waiting.smart.decide import LoadPlan, LoadPolicy, columns_read, decide
 from queue_core.waiting.smart.incoming import Incoming, IncomingRows, IncomingSegments
 from queue_core.waiting.smart.rewrite import Rewritten, rewrite
 from queue_core.waiting.smart.snapshot import QueuedMessages, take_snapshot
 from queue_core.waiting.smart.validate import StaleSnapshot, rows_read, validate
+
+Result = TypeVar("Result")
+#: Loads within a transaction; the waiter and the overflow are as in `load_bounded`.
+Decided: TypeAlias = Callable[[Connection, int | None, str | None], list[int]]
 
 #: How often a load is decided before the shards are locked.
 TRIES = 4
@@ -89,41 +93,15 @@ class SmartLoad:
     @property
     def prepared(self) -> PreparedLoad:
         """The last decision."""
-        assert self._prepared is not None, "run prepares the load"
+        assert self._prepared is not None, "`repeat` or `load_within` decides"
         return self._prepared
-
-    def run(
-        self,
-        when_full: OnFull,
-        batch: Batch | None = None,
-        first: Callable[[Connection], object] | None = None,
-    ) -> list[int] | None:
-        """
-        Load; return the id of the first message of each segment of the prepared load.
-
-        *first* does something else in the same transaction, before the load. Returns None if the
-        *batch* was loaded before. Raises as `publish` does, and `DamagedSegment`.
-        """
-        catalog, storage = self._catalog, self._storage
-        try:
-            self.prepare()
-            admission = Admission(catalog, storage, self._queue, self.prepared.staged, when_full)
-            ids = admission.run(lambda waiter: self._try(batch, waiter, when_full, first))
-        except IgnisError as error:
-            self.refuse(error)
-            raise
-        except queues.SettingsChanged:
-            self._discard()
-            raise
-        if ids is None:
-            self._discard()
-        return ids
 
     def run_within(self) -> list[int]:
         """
         Load once, with the shards locked: the catalog's transaction is a part of a larger one.
 
-        Returns the id of the first message of each segment. Raises as `run` does, without waiting.
+        Returns the id of the first message of each segment. Raises as `publish` does,
+        without waiting.
         """
 
         def work(connection: Connection) -> list[int]:
@@ -148,40 +126,23 @@ class SmartLoad:
             named_locks.lock_room(connection, self._queue.id)
         return self._load_exclusively(connection, waiter, overflow)
 
-    def _try(
-        self,
-        batch: Batch | None,
-        waiter: int | None,
-        on_full: OnFull,
-        first: Callable[[Connection], object] | None,
-    ) -> list[int] | None:
-        """Load in one transaction; prepare again if the snapshot is stale."""
+    def repeat(self, commit: Callable[[Decided], Result]) -> Result:
+        """
+        Call *commit* until its transaction, which calls what it is given, finds the decision true.
 
-        def work(connection: Connection, load: Callable[..., list[int]]) -> list[int] | None:
-            if self._queue.settings.is_bounded:
-                # This lock comes before those of the read set.
-                named_locks.lock_room(connection, self._queue.id)
-            if batch is not None and not is_new_load(connection, self._queue, batch):
-                segments.discard_unpublished(connection, self.incoming.brought)
-                if waiter is not None:
-                    waiters.leave(connection, waiter)
-                return None
-            if first is not None:
-                first(connection)
-            return load(connection, waiter, on_full.overflow)
-
-        timeout = on_full.timeout if first is None else None
+        Returns its result. Raises what it raises, and `DamagedSegment`.
+        """
         for _ in range(TRIES):
+            if self._prepared is None:
+                self.prepare()
             try:
-                return commit_load(self._catalog, partial(work, load=self._load), timeout)
+                return commit(self._load)
             except (StaleSnapshot, PublicationRefused) as error:
                 if isinstance(error, PublicationRefused) and self.incoming.brought:
                     raise
                 # Also if it has waited for longer than vacuum leaves its files alone.
-                self._discard()
-                self.prepare()
-        exclusively = partial(work, load=self._load_exclusively)
-        return commit_load(self._catalog, exclusively, timeout)
+                self.discard()
+        return commit(self._load_exclusively)
 
     def _load(self, connection: Connection, waiter: int | None, overflow: str | None) -> list[int]:
         """Validate the decision and carry it out; raises `StaleSnapshot` before any change."""
@@ -217,7 +178,7 @@ class SmartLoad:
         queues.hold_settings(connection, queue)
         shard_locks.load_pointers(connection, queue.id, shards, lock=True)
         for _ in range(TRIES):
-            self._discard()
+            self.discard()
             # Messages in flight can still be settled.
             beside_settlements(partial(self.prepare, connection))
             with suppress(StaleSnapshot):
@@ -274,7 +235,7 @@ class SmartLoad:
         staged = () if prepared is None else prepared.staged
         remove_refused(self._storage, (*rewritten, *staged, *self.incoming.brought), error)
 
-    def _discard(self) -> None:
+    def discard(self) -> None:
         """Remove the files of a decision that does not hold."""
         if self._prepared is not None:
             remove_staged(self._storage, _others(self._prepared.staged, self.incoming.brought))
@@ -282,9 +243,8 @@ class SmartLoad:
             self._prepared = None
 
 
-def ids_of_rows(load: SmartLoad, first_ids: list[int] | None) -> pa.Array:
+def ids_of_rows(load: SmartLoad, first_ids: list[int]) -> pa.Array:
     """Return the id of each row of a table that is loaded; null for rows that are left out."""
-    assert first_ids is not None, "only a batch can have been loaded before"
     prepared, rows = load.prepared, load.incoming
     assert isinstance(rows, IncomingRows), "it loads the rows of a table"
     ids = np.full(len(rows), -1, np.int64)
@@ -303,10 +263,16 @@ def of_staged(
     catalog: Catalog,
     storage: Storage,
     queue: QueueInfo,
-    load_policy: LoadPolicy,
     staged: Sequence[Staged],
-) -> SmartLoad:
-    """Return the load of segments that the tasks of a sink have staged; each run has its shard."""
+) -> SmartLoad | None:
+    """
+    Return the load of segments that the tasks of a sink have staged; each run has its shard.
+
+    Returns None if the queue has neither policy nor de-duplication.
+    """
+    load_policy = LoadPolicy.of(queue)
+    if load_policy is None:
+        return None
     schemas = {}
     if any(segment.schema_version != queue.schema_version for segment in staged):
         with catalog.read() as connection:
