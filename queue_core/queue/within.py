@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -33,7 +33,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.external_transactions import CallersCatalog, callers
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.slices import shard_locks
-from queue_core.errors import BadOption, Conflict, QueueFull
+from queue_core.errors import BadOption, Conflict, IgnisError, QueueFull
 from queue_core.queue.loading import load_each
 from queue_core.queue.opened import OpenedQueue, checked_consumer
 from queue_core.queue.settling import Settling
@@ -157,17 +157,15 @@ class QueueInTransaction(Settling):
             if load_policy is not None:
                 incoming = IncomingRows(queue, table, stage)
                 smart = SmartLoad(theirs, storage, queue, load_policy, incoming)
-                return ids_of_rows(smart, smart.run_within())
-            segments, order = stage(table)
-
-            def work(connection: Connection) -> list[int]:
                 try:
-                    return load_bounded(connection, storage, queue, segments)
-                except CapacityExceeded as error:
-                    raise QueueFull(str(error)) from error
-
+                    return ids_of_rows(smart, _load_once(theirs, smart.load_within))
+                except IgnisError as error:
+                    smart.refuse(error)
+                    raise
+            segments, order = stage(table)
+            load = partial(load_bounded, storage=storage, queue=queue, staged=segments)
             with removed_if_refused(storage, segments, queues.SettingsChanged):
-                first_ids = theirs.write(work, grows=True)
+                first_ids = _load_once(theirs, load)
             return ids_in_order(first_ids, segments, order)
 
     def fire(
@@ -268,6 +266,14 @@ def _check(catalog: CallersCatalog, queue: QueueInfo, load_policy: LoadPolicy | 
             "connection cannot see what other ones have committed since it began; use the "
             "isolation level READ COMMITTED"
         )
+
+
+def _load_once(catalog: CallersCatalog, load: Callable[[Connection], list[int]]) -> list[int]:
+    """Load; raises `QueueFull` where another transaction would wait for room."""
+    try:
+        return catalog.write(load, grows=True)
+    except CapacityExceeded as error:
+        raise QueueFull(str(error)) from error
 
 
 def _fire(

@@ -30,7 +30,7 @@ from queue_core.catalog.records import dedup
 from queue_core.catalog.records.publications import claim
 from queue_core.catalog.slices import id_map, segments, shard_locks
 from queue_core.catalog.slices.changes import Changes
-from queue_core.errors import Conflict, IgnisError, PublicationRefused, QueueFull
+from queue_core.errors import Conflict, IgnisError, PublicationRefused
 from queue_core.segments.key_bytes import key_bytes
 from queue_core.segments.rewriter import Repacked
 from queue_core.segments.stager import remove_refused, remove_staged
@@ -38,7 +38,6 @@ from queue_core.segments.storage import Storage
 from queue_core.values.ids import IdSet, ids_from
 from queue_core.values.model import Magazine, QueueInfo, Slice, Staged, State
 from queue_core.values.rows import Rows
-from queue_core.verbs.capacity.bounds import CapacityExceeded
 from queue_core.waiting.bounded_load import load_bounded
 from queue_core.waiting.smart.decide import LoadPlan, LoadPolicy, columns_read, decide
 from queue_core.waiting.smart.incoming import Incoming, IncomingRows, IncomingSegments
@@ -96,30 +95,14 @@ class SmartLoad:
         assert self._prepared is not None, "`repeat` or `load_within` decides"
         return self._prepared
 
-    def run_within(self) -> list[int]:
-        """
-        Load once, with the shards locked: the catalog's transaction is a part of a larger one.
-
-        Returns the id of the first message of each segment. Raises as `publish` does,
-        without waiting.
-        """
-
-        def work(connection: Connection) -> list[int]:
-            try:
-                return self.load_within(connection)
-            except CapacityExceeded as error:
-                raise QueueFull(str(error)) from error
-
-        try:
-            return self._catalog.write(work, grows=True)
-        except IgnisError as error:
-            self.refuse(error)
-            raise
-
     def load_within(
         self, connection: Connection, waiter: int | None = None, overflow: str | None = None
     ) -> list[int]:
-        """Do so in a transaction of the caller; raises `CapacityExceeded` instead."""
+        """
+        Decide and load within a transaction of the caller, with the shards locked.
+
+        Returns the id of the first message of each segment. Raises `CapacityExceeded`.
+        """
         if self._queue.settings.is_bounded or self._policy.dedup:
             # With keys, such transactions have the whole queue, one after another. If each had
             # locked its shards first, they would wait for each other.
