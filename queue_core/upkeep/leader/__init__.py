@@ -38,7 +38,7 @@ class Candidate(Leader, Protocol):
     """An instance that stands for election."""
 
     def start(self) -> None:
-        """Stand for election until `stop`; return without waiting for the result."""
+        """Stand for election until `stop`, if it does not yet; return without waiting for it."""
 
     def stop(self) -> None:
         """Resign; another instance can take over at once."""

@@ -77,7 +77,6 @@ class TaskThread(AbstractContextManager["TaskThread"]):
         self._make = make
         self._queues = queues
         self._sweeps = sweeps
-        self._leads = False
         self._retries = retries
         self._made: Made | None = None
         self._loop = Loop(
@@ -126,9 +125,8 @@ class TaskThread(AbstractContextManager["TaskThread"]):
 
     def _run_due(self) -> None:
         tasks, leader = self.prepare()
-        if self._sweeps and not self._leads:
+        if self._sweeps:
             leader.start()
-            self._leads = True
         tasks.run_due(self._queues())
 
 
