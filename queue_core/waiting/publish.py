@@ -95,14 +95,10 @@ class Routed(NamedTuple):
     """What one queue gets."""
 
     queue: QueueInfo
+    #: The segments that exist before the transaction.
     staged: Sequence[Staged]
     #: The load that decides about its rows; None: the queue has neither policy nor dedup.
     smart: SmartLoad | None = None
-
-    @property
-    def files(self) -> Sequence[Staged]:
-        """The segments that exist before the transaction."""
-        return self.staged if self.smart is None else self.smart.incoming.brought
 
     def decided(self) -> Sequence[Staged]:
         """Return the segments to be loaded, as it was decided last."""
@@ -205,7 +201,7 @@ class LoadIntoSeveral:
                     named_locks.lock_room(connection, each.queue.id)
         loads = self._new_ones(connection)
         others = [each for each in self.loads if each not in loads]
-        unused = chain.from_iterable(each.files for each in others)
+        unused = chain.from_iterable(each.staged for each in others)
         segments.discard_unpublished(connection, unused)
         if waiter is not None and full not in loads:
             waiters.leave(connection, waiter)
@@ -217,7 +213,7 @@ class LoadIntoSeveral:
         first_ids = {}
         for each in loads:
             if each.smart is not None:
-                load = each.smart.load_within if decided is None else decided
+                load: Decided = each.smart.load_within if decided is None else decided
                 own = waiter if each is full else None
                 first_ids[each.queue.name] = load(connection, own, overflow)
         plain = [each for each in loads if each.smart is None]
