@@ -194,10 +194,10 @@ class LoadIntoSeveral:
         waiter: int | None,
         decided: Decided | None,
     ) -> dict[str, list[int]] | None:
-        if decided is not None or self.first is not None:
+        if self.first is not None or any(each.smart is not None for each in self.loads):
+            # These locks come before those of any message.
             for each in self.loads:
                 if each.queue.settings.is_bounded:
-                    # This lock comes before those of any message.
                     named_locks.lock_room(connection, each.queue.id)
         loads = self._new_ones(connection)
         others = [each for each in self.loads if each not in loads]
