@@ -12,7 +12,7 @@ import pytest
 from queue_core import Store
 from queue_core.errors import CatalogUnavailable, QueueDeactivated, QueueFull
 from queue_core.support.faults import InjectedFault, arm
-from queue_core.waiting.joint_load import JOINED_BYTES, JointLoads, _staged, commit_load
+from queue_core.waiting.joint_load import JOINED_BYTES, JointLoads, commit_load
 from tests.contract.callers import caller_of
 from tests.factories import make_queue, numbers_of, orders
 from tests.waiting import waiting_loads
@@ -295,14 +295,14 @@ def test_the_handler_of_a_signal_may_load_while_the_main_thread_loads(store):
     """As one of SIGTERM does that tells others of its end."""
     queue, signals = make_queue(store), [signal.SIGUSR1]
 
-    def interrupted(loads):
+    def interrupted(*given):
         if signals:
             signal.raise_signal(signals.pop())
-        return _staged(loads)
+        return commit_load(*given)
 
     before = signal.signal(signal.SIGUSR1, lambda *_: queue.load(orders(1, 1)))
     try:
-        with mock.patch("queue_core.waiting.joint_load._staged", interrupted):
+        with mock.patch("queue_core.waiting.joint_load.commit_load", interrupted):
             queue.load(orders(1))
     finally:
         signal.signal(signal.SIGUSR1, before)

@@ -12,7 +12,7 @@ from sqlalchemy.exc import OperationalError
 
 from queue_core import Store
 from queue_core.catalog import dialect
-from queue_core.catalog.databases import sqlite
+from queue_core.catalog.databases import postgresql, sqlite
 from queue_core.catalog.poller import Watch
 from queue_core.queue import Queue
 from queue_core.values.address import Address
@@ -41,9 +41,11 @@ def test_a_watch_hears_again_after_an_error_of_the_system(
     def fails(*_: Any) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(watch._listener, "wait", fails)
-    # What has come meanwhile may be lost.
-    assert watch.wait(0.0)
+    with monkeypatch.context() as patched:
+        for listener in (sqlite.SqliteListener, postgresql.PostgresListener):
+            patched.setattr(listener, "wait", fails)
+        # What has come meanwhile may be lost.
+        assert watch.wait(0.0)
     assert watch.wait(0.0)
     queue.load(orders(1))
     assert watch.wait(PATIENCE)
