@@ -141,6 +141,9 @@ class Watch(AbstractContextManager["Watch"]):
                 return self._begin(seconds)
             return self._listener.wait(seconds)
         except (self._catalog.engine.dialect.loaded_dbapi.Error, PoolTimeout, OSError) as error:
+            if isinstance(error, OSError) and error.errno is None:
+                # Of the handler of a signal, such as one that limits the time of a call.
+                raise
             is_lost = self._listener is not None
             self.close()
             if is_lost:

@@ -51,6 +51,21 @@ def test_a_watch_hears_again_after_an_error_of_the_system(
     assert watch.wait(PATIENCE)
 
 
+def test_an_error_of_a_signal_ends_a_wait(
+    store: Any, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that limits the time of a call raises it; `TimeoutError` is an `OSError`."""
+    assert watch.wait(0.0)
+
+    def interrupted(*_: Any) -> None:
+        raise TimeoutError("not done in time")
+
+    for listener in (sqlite.SqliteListener, postgresql.PostgresListener):
+        monkeypatch.setattr(listener, "wait", interrupted)
+    with pytest.raises(TimeoutError, match="in time"):
+        watch.wait(0.0)
+
+
 def _fired(queue: Queue) -> Any:
     queue.load(orders(4))
     return queue.fire(3)

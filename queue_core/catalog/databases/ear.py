@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from errno import ECONNRESET
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
@@ -69,7 +70,8 @@ class Ear:
             heard = self._heard[hearer]
             while not heard:
                 if self._error is not None:
-                    raise self._error
+                    # Of another thread: to this one, the channel is lost.
+                    raise ConnectionResetError(ECONNRESET, str(self._error)) from self._error
                 left = end - time.monotonic()
                 if left <= 0 and (looked or self._read):
                     return set()

@@ -42,7 +42,9 @@ class Touches:
 
     def close(self) -> None:
         """Watch no more."""
-        os.close(self._file)
+        with suppress(OSError):
+            # Somebody else may have closed all descriptors.
+            os.close(self._file)
 
 
 def _watch(path: str) -> int:
