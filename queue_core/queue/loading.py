@@ -90,11 +90,12 @@ def load_into_several(
     end = None if timeout is None else time.monotonic() + timeout
     tables: dict[str, pa.Table] = {}
     listed: dict[int, Any] = {}  # By object: several queues may be given one iterator.
-    for name, given in rows.items():
+    for name, given in dict(rows).items():
         if isinstance(given, Buffer):
             raise BadOption(f"rows for queue {name!r}: load a buffer into one queue at a time")
-        same = listed.setdefault(id(given), _listed(queues_of[name], given))
-        table = _table(queues_of[name], same)
+        if id(given) not in listed:
+            listed[id(given)] = _listed(queues_of[name], given)
+        table = _table(queues_of[name], listed[id(given)])
         if table.num_rows:
             tables[name] = table
     is_repeated = False
