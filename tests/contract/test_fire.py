@@ -117,8 +117,8 @@ def test_a_limit_may_be_more_than_a_queue_can_have(store, how):
     queue = make_queue(store, log="1 day")
     reader = store.subscribe("reader", to="orders", selector="number > 0")
     queue.load(orders(3))
-    assert numbers_of(queue.fire(2**63, **how).messages) == [0, 1, 2]
-    assert numbers_of(reader.fire(2**63, **how).messages) == [1, 2]
+    assert sorted(numbers_of(queue.fire(2**63, **how).messages)) == [0, 1, 2]
+    assert sorted(numbers_of(reader.fire(2**63, **how).messages)) == [1, 2]
 
 
 @pytest.mark.each_catalog(False)
