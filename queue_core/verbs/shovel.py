@@ -89,7 +89,7 @@ class Shovelful:
         return FireRequest(
             queue_ids=(queue.id,),
             magazine=Magazine.SIDELINE,
-            max_messages=self.limit,
+            max_messages=self.limit and min(self.limit, MANY),
             selection=self.selection,
             rules=rules if self.force or self.early else (*rules, *READY),
             shards=self.shards,
