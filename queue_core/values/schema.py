@@ -263,13 +263,6 @@ def _check_known(names: Iterable[str], schema: pa.Schema, queue: str) -> None:
 
 
 def _column(values: list[Any], field: pa.Field, queue: str) -> pa.Array:
-    if getattr(field.type, "tz", None) and any(
-        type(value) is datetime and value.tzinfo is None for value in values
-    ):
-        raise SchemaMismatch(
-            f"queue {queue!r}: column {field.name!r} is {field.type}, and a time has no time zone; "
-            "give it one, as datetime.now(UTC) does"
-        )
     # When Arrow makes whole numbers or dates, it silently cuts off fractions and hours. A cast from
     # the type of the values does not.
     kind = None if _is_cut_to(field.type) else field.type
@@ -279,9 +272,23 @@ def _column(values: list[Any], field: pa.Field, queue: str) -> pa.Array:
         raise SchemaMismatch(
             f"queue {queue!r}: column {field.name!r} is {field.type}; values do not fit: {error}"
         ) from error
+    if _has_naive(values, field.type):
+        raise SchemaMismatch(
+            f"queue {queue!r}: column {field.name!r} is {field.type}, and a time has no time zone; "
+            "give it one, as datetime.now(UTC) does"
+        )
     if kind is not None and _t.is_nested(kind):
         _check_within(values, field, queue)
     return _cast(column, field, queue)
+
+
+def _has_naive(values: list[Any], kind: pa.DataType) -> bool:
+    """Return whether a time has no time zone where the type is in UTC, also in lists."""
+    if _t.is_list(kind) and "tz=" in str(kind):
+        return any(_has_naive(each, kind.value_type) for each in values if each is not None)
+    return bool(getattr(kind, "tz", None)) and any(
+        type(value) is datetime and value.tzinfo is None for value in values
+    )
 
 
 def _check_within(values: list[Any], field: pa.Field, queue: str) -> None:

@@ -241,7 +241,8 @@ def test_rows_with_a_field_that_the_struct_of_the_queue_lacks_are_refused():
 def test_a_datetime_without_a_time_zone_is_no_time_in_utc():
     noon, utc = dt.datetime(2024, 2, 29, 12), pa.timestamp("us", "UTC")
 
-    for kind, value in ((utc, noon), (pa.struct([("x", utc)]), {"x": noon})):
+    within = ((pa.struct([("x", utc)]), {"x": noon}), (pa.list_(utc), [None, noon]))
+    for kind, value in ((utc, noon), *within):
         with pytest.raises(SchemaMismatch, match="a time has no time zone; give it one"):
             conform([{"a": None}, {"a": value}], schema_of(kind), "orders")
     local = conform([{"a": noon}], schema_of(pa.timestamp("us")), "orders")
