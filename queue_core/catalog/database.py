@@ -396,16 +396,19 @@ class Catalog:
 
 def _make(file: Path) -> None:
     """Make the empty file of a new catalog, which no connection does."""
-    made = f"folder {file.parent}"
     try:
         # Nobody else can read it then. A folder that is there keeps its rights.
         make_folder(file.parent, 0o700)
-        made = f"catalog {file}"
-        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
     except (FileExistsError, NotADirectoryError, FileNotFoundError) as error:
         why = _NO_FOLDER.get(error.errno or 0, error.strerror)
         raise BadOption(
             f"folder {file.parent} cannot be made: {why}; give the store another folder"
         ) from error
     except OSError as error:
-        raise CatalogUnavailable(f"{made} cannot be made: {error.strerror}") from error
+        raise CatalogUnavailable(
+            f"folder {file.parent} cannot be made: {error.strerror}"
+        ) from error
+    try:
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+    except OSError as error:
+        raise CatalogUnavailable(f"catalog {file} cannot be made: {error.strerror}") from error
