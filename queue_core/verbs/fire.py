@@ -103,15 +103,21 @@ def fire(
     firing = _Firing(catalog, consumer, seen, waiter, ahead, waits, reading, found.backlog)
     fired = Fired()
     refused: Refusal | None = None
-    for part in parts:
-        fired = firing.stalled(part) if part.waits else firing.fire(part)
-        if fired.ticket is not None or fired.stalled or fired.locked is not None:
-            break
-        refused = refused or fired.refused
-    else:
-        # A part before the last one may have been refused.
-        fired = replace(fired, refused=refused)
-    catalog.timings.flush(catalog.write)
+    try:
+        for part in parts:
+            fired = firing.stalled(part) if part.waits else firing.fire(part)
+            if fired.ticket is not None or fired.stalled or fired.locked is not None:
+                break
+            refused = refused or fired.refused
+        else:
+            # A part before the last one may have been refused.
+            fired = replace(fired, refused=refused)
+        catalog.timings.flush(catalog.write)
+    except (Exception, KeyboardInterrupt) as error:
+        # A signal may have interrupted it after the commit, and nobody gets the messages.
+        if seen and getattr(error, "outcome_unknown", True):
+            catalog.unread += firing.made[-1:]
+        raise
     if locked is not None and fired.ticket is None:
         fired = replace(fired, locked=locked)
     # Beside suspects, this was one part of what waits.
@@ -186,11 +192,6 @@ class _Firing:
                 locked = Refusal.by_lock()
                 # Of the shards that it needed, one was not free. Others may be by now.
                 locks = ["skip"] if lock == "some" else []
-            except (Exception, KeyboardInterrupt) as error:
-                # A signal may have interrupted it after the commit, and nobody gets the messages.
-                if self.seen and getattr(error, "outcome_unknown", True):
-                    self.catalog.unread += self.made[-1:]
-                raise
         return fired if locked is None else replace(fired, locked=locked)
 
     def _checked(
