@@ -150,7 +150,7 @@ def traced_handler(
     title = getattr(handler, "__name__", type(handler).__name__)
     spans = functools.partial(_span, name, title, provider, meter_provider)
 
-    if any(map(inspect.iscoroutinefunction, (handler, handler.__call__))):
+    if any(map(inspect.iscoroutinefunction, (handler, type(handler).__call__))):
 
         @functools.wraps(handler)
         async def awaited(messages: Any, *others: Any) -> Any:
