@@ -38,6 +38,7 @@ COMMANDS = (
     "trigger --postgresql",
     "latency",
     "retries",
+    "retries --postgresql",
     "policies",
     "pool",
     "pool --postgresql",
