@@ -424,4 +424,7 @@ class Workers:
 
 def _set(worker: Worker, reason: SuspendReason, *, suspended: bool) -> None:
     for consumer in worker.consumers:
-        (consumer.suspend if suspended else consumer.resume)(reason)
+        if suspended:
+            consumer.suspend(reason)
+        else:
+            consumer.resume(reason)
