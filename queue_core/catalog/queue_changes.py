@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, exists, insert, select, update
 
 from queue_core.catalog import dialect, notifications, seals
 from queue_core.catalog.holders import named_locks
-from queue_core.catalog.queues import by_id, by_ids, dropped, find, given_up_error, hold, present
+from queue_core.catalog.queues import by_id, by_ids, find, given_up_error, hold, present
 from queue_core.catalog.records import acts, retries, shared_limits
 from queue_core.catalog.slices import flows, logs
 from queue_core.catalog.tables import counters, locks, queues, schemas, shard_locks
@@ -300,8 +300,7 @@ def _held(connection: Connection, queue: QueueInfo) -> QueueInfo:
     # In two statements: PostgreSQL would join a row that changed while the lock was awaited with a
     # schema from before.
     held = select(queues.c.id).where(queues.c.id == queue.id)
-    if connection.execute(held.with_for_update()).first() is None:
-        raise dropped(queue)
+    connection.execute(held.with_for_update()).all()
     return present(connection, queue)
 
 

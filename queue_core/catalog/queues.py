@@ -24,12 +24,14 @@ from queue_core.values.settings import QueueSettings
 #: Which queues people see: no snapshots.
 SHOWN = queues.c.snapshot_of == 0
 # Built once: each firing asks.
-_SHAPE = select(queues.c.schema_version, queues.c.settings).where(queues.c.id == bindparam("queue"))
+_SHAPE = select(queues.c.schema_version, queues.c.settings, queues.c.name).where(
+    queues.c.id == bindparam("queue")
+)
 _SHAPES = select(
     queues.c.id, queues.c.schema_version, queues.c.settings, dialect.now().label("now")
 ).where(dialect.one_of_given(queues.c.id, "these"))
 
-_HELD = _SHAPE.add_columns(queues.c.name).with_for_update(read=True)
+_HELD = _SHAPE.with_for_update(read=True)
 
 #: How many schemas a process keeps decoded: a query of many queues reads all of them every second.
 _REMEMBERED = 4096
@@ -115,9 +117,9 @@ def as_it_is(connection: Connection, queue: QueueInfo) -> QueueInfo:
 def still_there(connection: Connection, queue: QueueInfo) -> QueueInfo:
     """Return a queue as `as_it_is` does; raises `NoSuchQueue` if it was dropped."""
     row = connection.execute(_SHAPE, {"queue": queue.id}).first()
-    if row is None:
+    if row is None or row.name != queue.name:
         raise dropped(queue)
-    return queue if tuple(row) == _shape(queue) else present(connection, queue)
+    return queue if tuple(row)[:2] == _shape(queue) else present(connection, queue)
 
 
 def as_they_are(connection: Connection, known: Sequence[QueueInfo]) -> tuple[list[QueueInfo], int]:
@@ -162,7 +164,7 @@ def subscriptions_to(connection: Connection, queue_id: int) -> list[QueueInfo]:
 
 def present(connection: Connection, queue: QueueInfo) -> QueueInfo:
     """Return a queue as it is now; raises `NoSuchQueue` if it was dropped."""
-    found = _read(connection, queues.c.id == queue.id)
+    found = _read(connection, queues.c.id == queue.id, queues.c.name == queue.name)
     if not found:
         raise dropped(queue)
     return found[0]
@@ -210,10 +212,10 @@ def hold(connection: Connection, queue: QueueInfo, *, alone: bool = False) -> No
     Raises `QueueDeactivated`, and `NoSuchQueue` if it was dropped.
     With *alone*, no other transaction holds it at the same time.
     """
-    query = select(queues.c.deactivated_at).where(queues.c.id == queue.id)
+    query = select(queues.c.deactivated_at, queues.c.name).where(queues.c.id == queue.id)
     # A consumer that begins holds the row, too, so that nobody drops the queue.
     row = connection.execute(query.with_for_update(read=not alone, key_share=alone)).first()
-    if row is None:
+    if row is None or row.name != queue.name:
         raise dropped(queue)
     if row.deactivated_at is not None:
         raise given_up_error(queue.name, row.deactivated_at)

@@ -159,7 +159,7 @@ class QueueAdmin:
         Raises:
             NoSuchQueue: The queue was dropped.
         """
-        deactivate(self._queue.catalog, self._queue.info)
+        deactivate(self._queue.catalog, self._queue.follow())
         self._queue.refresh()
 
     @by_hand

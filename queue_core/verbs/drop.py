@@ -40,10 +40,7 @@ def drop(
         own = (queue.id, *queue_changes.snapshots(connection, queue.id))
         for magazine in Magazine:
             shard_locks.lock(connection, own, magazine)
-        found = queues.states(connection, [queue.id])
-        if not found:
-            raise queues.dropped(queue)
-        if found[0].deactivated_at is None:
+        if queues.present(connection, queue).deactivated_at is None:
             raise BadOption(f"queue {queue.name!r} is in use; deactivate it before you drop it")
         if keeps_sideline and queue_changes.subscriptions(connection, queue.id):
             return 0

@@ -199,6 +199,25 @@ def test_a_queue_of_a_store_that_was_removed_is_none_of_the_next_store(postgres,
                 queue.load(orders(10))
             bills.load(orders(3))
             assert bills.browse().num_rows == 3
+            bills.sideline(bills.fire("all"))
+            settings = bills.info.settings
+
+            for act in (
+                lambda: queue.admin.change_settings(message_expiry=1),
+                queue.admin.pause,
+                queue.shovel,
+                queue.admin.deactivate,
+            ):
+                with pytest.raises(NoSuchQueue, match="queue 'orders' was dropped"):
+                    act()
+            assert bills.browse(magazine="sideline").num_rows == 3
+            bills.opened.refresh()
+            assert bills.info.settings == settings
+            assert (bills.info.paused_at, bills.info.deactivated_at) == (None, None)
+            bills.admin.deactivate()
+            with pytest.raises(NoSuchQueue, match="queue 'orders' was dropped"):
+                queue.admin.drop()
+            assert other.queues() == ["bills"]
 
 
 @pytest.mark.parametrize("value", ["", "one", "-1", "0", None])
