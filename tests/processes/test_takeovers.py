@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from queue_core import ConsumerPool, Store
 from queue_core.catalog.databases.takeovers import JUMP
 from queue_core.catalog.records.grants import statements
-from queue_core.errors import CatalogUnavailable
+from queue_core.errors import CatalogUnavailable, ConsumerFenced
 from tests.books import audit
 from tests.factories import make_queue, numbers_of, orders
 from tests.soak.cluster import cluster
@@ -88,6 +88,23 @@ def test_a_role_raises_the_ids_that_it_may_use(run, postgres, tmp_path):
 
         assert segment_of(second) > segment_of(first) + JUMP
         run(f"DROP OWNED BY {name}")
+
+
+def test_the_next_life_of_a_consumer_has_not_the_epoch_of_one_that_was_lost(run, tmp_path):
+    with Store.open(catalog=run.url, storage=tmp_path / "files") as store:
+        queue = make_queue(store)
+        queue.load(orders(2))
+        known, lost = store.consumer("till"), store.consumer("till")
+        # The standby lacks the beginning of the second life, whose process lives on.
+        run("UPDATE consumers SET epoch = epoch - 1 WHERE name = 'till'", AN_EARLIER_ONE, CUT)
+
+        new = again(lambda: store.consumer("till"))
+
+        assert known.epoch < lost.epoch < JUMP < new.epoch
+        with pytest.raises(ConsumerFenced):
+            queue.fire(consumer=lost)
+        assert numbers_of(queue.fire("all", consumer=new).messages) == [0, 1]
+        assert store.consumer("till").epoch > new.epoch
 
 
 def test_a_session_that_only_reads_raises_nothing(run, tmp_path):

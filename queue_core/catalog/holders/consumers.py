@@ -32,6 +32,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import URL
 
 from queue_core.catalog import dialect, seals
+from queue_core.catalog.databases.takeovers import JUMP
 from queue_core.catalog.holder_tables import consumers, interests, tickets
 from queue_core.catalog.record_tables import publications
 from queue_core.catalog.records.restored import RESTORE
@@ -106,17 +107,20 @@ def enlist(
     again = {"epoch": consumers.c.epoch + 1, "sweepable": sweepable}
     if anew:
         again["acknowledged"] = consumers.c.last_ticket
+    statement = dialect.insert_new(connection, consumers)
+    # After a takeover of PostgreSQL, a lost life may have had the next number, and none this id.
+    its_id = statement.excluded.id
+    again["epoch"] = case((its_id > consumers.c.epoch + JUMP, its_id), else_=again["epoch"])
+    values = life | seals.changing(consumers, **again)
+    expected = None if follows is None else consumers.c.epoch == follows
     row = connection.execute(
-        dialect.insert_new(connection, consumers)
-        .values(new | life | {"sweepable": sweepable})
-        .on_conflict_do_update(
-            index_elements=[consumers.c.name], set_=life | seals.changing(consumers, **again)
-        )
+        statement.values(new | life | {"sweepable": sweepable})
+        .on_conflict_do_update(index_elements=[consumers.c.name], set_=values, where=expected)
         .returning(consumers.c.id, consumers.c.epoch)
-    ).one()
+    ).first()
+    if row is None or (follows and row.epoch == 1):
+        raise fenced(Consumer(id=0, name=name, epoch=0))
     consumer = Consumer(id=row.id, name=name, epoch=row.epoch)
-    if follows not in (None, row.epoch - 1):
-        raise fenced(consumer)
     _own[connection.engine.url][name, row.epoch] = row.id
     return consumer
 
