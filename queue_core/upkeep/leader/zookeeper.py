@@ -10,7 +10,8 @@
 The leader assigns the partitions, which are the names of queues, to the members in turn. It repeats
 this whenever a member comes or goes, and every 30 seconds. An instance is active when it is first
 in the election and its communicator node names it as the balancer. An instance that loses its
-connection is inactive from that moment; if its session survives, it is active again afterwards.
+connection is inactive from that moment; if its session survives, it is active again, once others
+have had the time for a heartbeat. So it is after a suspension.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import json
 import logging
 import re
 import threading
-import time
 from collections.abc import Callable, Sequence
 
 from kazoo.client import KazooClient, KazooState
@@ -28,6 +28,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.retry import KazooRetry
 from sqlalchemy import Connection
 
+from queue_core.catalog.identity.clock import stopwatch
 from queue_core.errors import BadOption, NotLeading
 from queue_core.support.loop import Loop
 from queue_core.values.names import of_process
@@ -73,8 +74,8 @@ class ZooKeeperLeader:
         self._every = every
         self._session = session
         self._lock = threading.Lock()
-        #: Until when, by the stopwatch, this instance counts as active.
-        self._until = 0.0
+        #: From when, and until when, by the stopwatch, this instance leads.
+        self._from = self._until = 0
         #: Grows when the connection is lost, which invalidates earlier reads.
         self._losses = 0
         self._client: KazooClient | None = None
@@ -107,11 +108,11 @@ class ZooKeeperLeader:
         self._loop.stop()
         self._client.close()
         self._client = None
-        self._until = 0.0
+        self._until = 0
 
     def leads(self) -> bool:
         """Return whether this instance is active."""
-        return time.monotonic() < self._until
+        return self._from <= stopwatch() < self._until
 
     def guard(self, connection: Connection) -> None:
         """Raise `NotLeading` unless this instance is active; the catalog is not asked."""
@@ -126,7 +127,7 @@ class ZooKeeperLeader:
         if state != KazooState.CONNECTED:
             with self._lock:
                 self._losses += 1
-                self._until = 0.0
+                self._until = 0
         self._loop.wake()
 
     def _changed(self, _: object) -> None:
@@ -146,7 +147,7 @@ class ZooKeeperLeader:
 
     def _refresh(self, client: KazooClient) -> None:
         """Assign the partitions if this instance is first, and read its own assignment."""
-        losses, begun = self._losses, time.monotonic()
+        losses, begun = self._losses, stopwatch()
         for folder in ("loadbalancer-leader", "members", "communicator"):
             client.ensure_path(f"{self._root}/{folder}")
         self._join(client)
@@ -156,10 +157,14 @@ class ZooKeeperLeader:
         active = first and self._assignment(client).get("balancerId") == self.instance
         with self._lock:
             if losses == self._losses:
-                if active != self.leads():
+                led = begun < self._until
+                if active and not led and (losses or self._until):
+                    # If it was away, so were others, perhaps: they look dead until their heartbeat.
+                    self._from = begun + int(2e6 * self._session)
+                if active != led:
                     text = f"{self.instance} is {'the' if active else 'no longer the'} leader"
                     _log.info(text, extra={"holder": self.instance, "leads": active})
-                self._until = begun + self._every + self._session if active else 0.0
+                self._until = begun + int(1e6 * (self._every + self._session)) if active else 0
 
     def _join(self, client: KazooClient) -> None:
         path = f"{self._root}/members/{self.instance}"
