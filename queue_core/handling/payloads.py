@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
@@ -158,7 +158,7 @@ class _Shapes:
             ) from error
         given = [field for field in fields(kind) if field.init]
         readers = {field.name: self.of(hints[field.name]) for field in given}
-        required = [field.name for field in given if _is_required(field)]
+        required = [each.name for each in given if each.default is each.default_factory is MISSING]
 
         def fill(value: Any) -> Any:
             if not isinstance(value, dict):
@@ -267,10 +267,6 @@ def _nothing(value: Any) -> None:
 def _check(value: Any, kind: type, called: str) -> None:
     if not isinstance(value, kind):
         raise Misfit(f"{called} is needed, not {_name(value)}")
-
-
-def _is_required(field: Field[Any]) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING
 
 
 def _name(value: Any) -> str:

@@ -239,13 +239,9 @@ def _at_corners(node: FunctionCall, below: list[Bounds]) -> Bounds:
         return _OPEN
     low = [python_value(value) for value in found]
     high = [python_value(value, up=True) for value in found]
-    if any(value is None or _is_infinite(value) for value in [*low, *high]):
+    if any(value in (None, math.inf, -math.inf) for value in [*low, *high]):
         return _OPEN
     return Bounds(min(low), max(high))
-
-
-def _is_infinite(value: Any) -> bool:
-    return isinstance(value, float) and math.isinf(value)
 
 
 def _without_zone(value: Any) -> Any:

@@ -127,10 +127,6 @@ def _is_unsure(error: DBAPIError) -> bool:
     return number & _PRIMARY == _IO_ERROR and number != _WRITE_ERROR
 
 
-def _has_no_room(error: DBAPIError) -> bool:
-    return getattr(error.orig, "sqlite_errorcode", 0) in _NO_ROOM
-
-
 class Sqlite(Dialect):
     """Catalogs in SQLite. The one transaction that writes has the whole database."""
 
@@ -153,7 +149,7 @@ class Sqlite(Dialect):
             14: "cannot be opened; check that the folder exists and can be written",
         },
         is_unsure=_is_unsure,
-        has_no_room=_has_no_room,
+        has_no_room=lambda error: getattr(error.orig, "sqlite_errorcode", 0) in _NO_ROOM,
     )
 
     def connect(self, url: str, shown: str, idle: int) -> Engine:

@@ -49,6 +49,4 @@ def known_store(address: Address) -> StoreHandle:
     return store
 
 
-@lru_cache(maxsize=8)
-def _opened(address: Address) -> StoreHandle:
-    return StoreHandle(address)
+_opened = lru_cache(maxsize=8)(StoreHandle)
