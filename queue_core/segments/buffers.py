@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,10 @@ class BufferPool:
         self._queue = queue
         self._schema = schema
         self._size = size
-        self._free = threading.BoundedSemaphore(size)
+        # No semaphore: the garbage collector may return a buffer within the lock of one.
+        self._free: SimpleQueue[None] = SimpleQueue()
+        for _ in range(size):
+            self._free.put(None)
 
     def request(self, rows: int, widths: Mapping[str, int], timeout: float | None) -> Buffer:
         """
@@ -60,16 +64,18 @@ class BufferPool:
             # Others may have added a column of which this caller knows nothing.
             with suppress(SchemaMismatch) if field.nullable else nullcontext():
                 makers[field.name] = _maker(field, widths.get(field.name))
-        if not self._free.acquire(timeout=timeout):
+        try:
+            self._free.get(timeout != 0, timeout)
+        except Empty:
             raise QueueFull(
                 f"queue {self._queue!r}: all {self._size} buffers are in use; load or release one, "
                 "wait longer with timeout, or open the queue with more buffers"
-            )
+            ) from None
         try:
             columns = {name: make(rows) for name, make in makers.items()}
-            return Buffer(self._queue, self._schema, rows, columns, self._free.release)
+            return Buffer(self._queue, self._schema, rows, columns, lambda: self._free.put(None))
         except BaseException:
-            self._free.release()
+            self._free.put(None)
             raise
 
 

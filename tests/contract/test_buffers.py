@@ -2,7 +2,10 @@
 
 import datetime as dt
 import gc
+import itertools
+import sys
 import threading
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +13,7 @@ import pytest
 
 from queue_core.errors import BadOption, QueueFull, SchemaMismatch
 from queue_core.segments import format
+from queue_core.segments.buffers import BufferPool
 from tests.books import leftover_files
 from tests.factories import make_queue
 
@@ -147,6 +151,30 @@ def test_a_buffer_that_is_forgotten_or_left_by_an_error_goes_back(tiles):
         raise KeyError
     for buffer in [left, *(tiles.request(1, timeout=0, widths=WIDTHS) for _ in range(2))]:
         buffer.release()
+
+
+def test_the_garbage_collector_may_give_a_buffer_back_while_one_is_taken():
+    """At any moment, and in the thread that takes it."""
+    pool = BufferPool("tiles", pa.schema([("tile", pa.int32())]), 1)
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        for moment in range(100):
+            lost = pool.request(1, {}, 0)
+            lost.itself = lost
+            del lost
+            calls = itertools.count()
+            sys.setprofile(lambda *_, at=moment, of=calls: next(of) == at and gc.collect())
+            try:
+                with suppress(QueueFull):
+                    pool.request(1, {}, 0.05).release()
+            finally:
+                sys.setprofile(None)
+            gc.collect()
+    finally:
+        gc.enable()
+        gc.unfreeze()
 
 
 def test_a_load_that_fails_gives_the_buffer_back_to_its_caller(store, tiles):

@@ -36,8 +36,8 @@ class _Closer:
     def _begin(self) -> None:
         self._process = os.getpid()
         self._timer: threading.Timer | None = None
-        # Of several threads that return connections at once, one starts the timer.
-        self._starting = threading.Lock()
+        # One thread starts the timer. The garbage collector may return a connection meanwhile.
+        self._starting = threading.RLock()
 
     def returned(self, _: Any, record: Any) -> None:
         """Note when a connection comes back to the pool."""
@@ -59,7 +59,7 @@ class _Closer:
         if engine is None:
             return
         with self._starting:
-            if self._timer is None and _count_open(engine) > 1:
+            if _count_open(engine) > 1 and self._timer is None:
                 self._timer = timer = threading.Timer(IDLE_SECONDS / 2, self._close)
                 timer.daemon = True
                 timer.name = "ignis-idle-connections"
