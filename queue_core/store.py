@@ -18,6 +18,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.identity.identity import Identity, NewStore
 from queue_core.catalog.records.acts import acting
+from queue_core.catalog.records.timings import Timings
 from queue_core.consumers.presence import Keeper, OwnConsumer
 from queue_core.errors import BadOption, Invalid, NoSuchQueue
 from queue_core.segments.buffers import DEFAULT_BUFFERS
@@ -489,9 +490,10 @@ _stores: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
 def _forget() -> None:
-    """Give a forked child connections and consumers of its own."""
+    """Give a forked child connections, timings and consumers of its own."""
     for store in _stores:
         store.catalog.engine.dispose(close=False)
+        store.catalog.timings = Timings()
         store._own_consumer = OwnConsumer(store.catalog)
         store._keeper = Keeper(store.catalog)
 

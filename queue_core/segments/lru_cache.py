@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -23,7 +24,10 @@ class LruCache(Generic[K, V]):
         self._size_of = size_of
         self._size = 0
         self._values: OrderedDict[K, V] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        # No child begins while another thread is within it, and would never leave it there.
+        leave = self._lock.release
+        os.register_at_fork(before=self._lock.acquire, after_in_parent=leave, after_in_child=leave)
 
     def __len__(self) -> int:
         return len(self._values)
@@ -42,12 +46,10 @@ class LruCache(Generic[K, V]):
             if key in self._values:
                 self._size -= self._size_of(self._values.pop(key))
 
-    def put(self, key: K, value: V) -> bool:
-        """Store a value, unless it alone exceeds the capacity; return whether it is stored."""
-        if self._size_of(value) > self._capacity:
-            return False
-        self.update(key, lambda _: value)
-        return True
+    def put(self, key: K, value: V) -> None:
+        """Store a value, unless it alone exceeds the capacity."""
+        if self._size_of(value) <= self._capacity:
+            self.update(key, lambda _: value)
 
     def update(self, key: K, change: Callable[[V | None], V]) -> V:
         """

@@ -3,12 +3,14 @@
 import copy
 import os
 import pickle
+import signal
 import threading
 
 import pytest
 from sqlalchemy.exc import StatementError
 
 from queue_core import ConsumerPool, ConsumerTarget, Invalid, Store
+from queue_core.values.histogram import Measured
 from tests.books import leftover_files
 from tests.factories import make_queue, orders
 from tests.forks import in_a_fork
@@ -235,6 +237,19 @@ def test_a_fork_keeps_the_store_of_the_parent_usable(store):
         os.waitpid(child, 0)
 
     assert numbers_of(queue) == [0, 1, 2]
+
+
+def test_a_child_measures_although_another_thread_did_at_the_fork(store):
+    timings = store.catalog.timings
+
+    def work():
+        # It ends rather than wait for ever.
+        signal.alarm(30)
+        store.catalog.timings.add(1, Measured.of([0.1]), "deleted")
+
+    with timings._lock:
+        in_a_fork(work)
+    assert store.catalog.timings is timings
 
 
 @pytest.mark.parametrize("duplicate", [pickle.dumps, copy.deepcopy, copy.copy])

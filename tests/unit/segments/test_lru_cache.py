@@ -1,8 +1,13 @@
 """The cache that evicts the least recently used entries."""
 
+import signal
 import threading
+import time
+
+import pytest
 
 from queue_core.segments.lru_cache import LruCache
+from tests.forks import in_a_fork
 
 
 def test_the_least_recently_used_entries_are_evicted_first():
@@ -55,3 +60,24 @@ def test_no_update_of_another_thread_is_lost():
     for thread in threads:
         thread.join()
     assert cache.get("a") == 4000
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_that_is_forked_while_another_thread_changes_it_can_use_it():
+    cache, begun = LruCache(10), threading.Event()
+
+    def change(_):
+        begun.set()
+        time.sleep(0.2)
+        return "new"
+
+    def work():
+        # It ends rather than wait for ever.
+        signal.alarm(30)
+        return cache.get("a")
+
+    thread = threading.Thread(target=cache.update, args=("a", change))
+    thread.start()
+    begun.wait()
+    assert in_a_fork(work) == "new"
+    thread.join()
