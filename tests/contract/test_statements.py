@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, select
 
 from benchmarks.fabricated import make, multiply
 from queue_core import limit
 from queue_core.catalog import queues
 from queue_core.catalog.slices import slices
 from queue_core.catalog.slices.conditions import fireable
+from queue_core.catalog.tables import slices as slice_rows
 from queue_core.queue import Queue
 from queue_core.selection.request import FireRequest
 from queue_core.values.ids import IdSet
@@ -228,3 +230,16 @@ def transactions(store: Any) -> Iterator[list[object]]:
         yield begun
     finally:
         event.remove(store.catalog.engine, "begin", begin)
+
+
+def test_a_firing_from_very_many_queues_has_few_parameters(store):
+    """Two kinds of settings, and more queues than a statement may have parameters."""
+    info = make_queue(store).info
+    kinds = [
+        info.settings.changed({"message_expiry": 60.0 * number, "max_deliveries": number})
+        for number in (1, 2)
+    ]
+    many = [replace(info, id=number, settings=kinds[number % 2]) for number in range(70_000)]
+    query = select(slice_rows.c.id).where(*fireable(many, Magazine.MAIN))
+    with store.catalog.read() as connection:
+        assert connection.execute(query).all() == []

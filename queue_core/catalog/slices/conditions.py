@@ -204,7 +204,7 @@ def fireable(queues: Sequence[QueueInfo], magazine: Magazine) -> Rules:
         own = (*_unexpired(expiry), *_rarely_fired(most))
         if len(alike) == 1:
             return own
-        others = slices.c.queue_id.not_in([queue.id for queue in some])
+        others = ~dialect.one_of(slices.c.queue_id, [queue.id for queue in some])
         rules.extend(or_(others, rule) for rule in own)
     return tuple(rules)
 
