@@ -207,14 +207,16 @@ class IgnisManager:
             self._started = True
             try:
                 self.refresh()
-                threads = self._threads
-                threads.append(Loop("refresh", self.refresh, every=self._every, first=self._first))
+                refresh = Loop("refresh", self.refresh, every=self._every, first=self._first)
+                self._threads.append(refresh)
                 if self._shared is not None or self._task_query is not None:
-                    threads.append(Loop("mending", self._mend, every=MENDING_SECONDS))
+                    self._threads.append(Loop("mending", self._mend, every=MENDING_SECONDS))
                 if self._in_threads:
-                    threads.append(self._task_thread())
-                for thread in threads:
+                    self._threads.append(self._task_thread())
+                for thread in self._threads:
                     thread.start()
+                if not self._started:  # A signal handler has called `stop` meanwhile.
+                    self.stop()
             except BaseException:
                 self.stop(grace=0)
                 raise

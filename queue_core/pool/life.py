@@ -167,7 +167,7 @@ class PoolLife:
         # It may be reloading messages, and the caller may close the store next.
         ends.callback(lambda: self._watcher.stop(self._left(TASK_SECONDS)))
         ends.callback(self.ended.set)
-        ends.callback(lambda: self.workers.stop(self._left()))
+        ends.callback(lambda: self.workers.stop(self._left))
         self._watcher.start()
         self.workers.increase(config.workers)
         self._say(f"begins (concurrency {self.concurrency})")
@@ -230,7 +230,10 @@ class PoolLife:
 
     def stop(self, seconds: float) -> None:
         """Stop the workers; after *seconds*, reload what they have not finished."""
-        self._stop_at = time.monotonic() + seconds
+        # A call by a signal handler within another one only says how long that one waits.
+        is_within, self._stop_at = self._stop_at != -inf, time.monotonic() + seconds
+        if is_within:
+            return
         try:
             self._ends.close()
         finally:

@@ -219,6 +219,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         self._follows = concurrency is None and not browse
         #: From the last start on; None before.
         self._life: PoolLife | None = None
+        #: How long the last `stop` was to wait that a signal handler called during a start, if any.
+        self._late: float | None = None
         #: Held while the pool is being started or stopped: two threads may do so at once.
         self._changing = threading.RLock()
 
@@ -243,9 +245,12 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
                 # It raises the error, unless another call did so.
                 self.stop()
             if self._life is None or self._life.is_stopped:
+                self._late = None
                 self._life = PoolLife(
                     self._store, self._config, self._timeout, lambda: self._follows, self._count
                 )
+                if self._late is not None:
+                    self._life.stop(self._late)
         return self
 
     def run(self, timeout: Duration = STOP_SECONDS) -> None:
@@ -416,6 +421,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
 
     def _end(self, seconds: float) -> None:
         with self._changing:
+            self._late = seconds
             if self._life is None or self._life.is_stopped:
                 return
             self._life.stop(seconds)

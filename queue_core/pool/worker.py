@@ -320,10 +320,8 @@ class Workers:
         """Add up to *by* workers, to 100 in all; return their new number, 0 after `stop`."""
         with self._scaling:
             with self._lock:
-                room = (
-                    0 if self._context.stopping.is_set() else MAX_CONCURRENCY - len(self._workers)
-                )
-                more = max(min(by, room), 0)
+                room = MAX_CONCURRENCY - len(self._workers)
+                more = 0 if self._context.stopping.is_set() else max(min(by, room), 0)
                 first = self._started + 1
                 self._started += more
                 added = [Worker(self._context, f"worker {first + n}") for n in range(more)]
@@ -368,16 +366,16 @@ class Workers:
         for worker in self._current():
             worker.end()
 
-    def stop(self, seconds: float) -> None:
-        """Remove all workers; after *seconds*, cancel the batches that are not finished."""
+    def stop(self, left: Callable[[], float]) -> None:
+        """Remove all workers; once no seconds are *left*, cancel what is not finished."""
         with self._scaling, self._lock:
             self._context.stopping.set()
             workers, self._workers, self._leaving = self._workers + self._leaving, [], []
         for worker in workers:
             worker.end()
-        end = time.monotonic() + seconds
         for worker in workers:
-            while not worker.join(end - time.monotonic()) and time.monotonic() < end:
+            # In parts, since a signal handler may shorten it.
+            while not worker.join(min(left(), 0.5)) and left():
                 continue
         # First all of them: the transaction of one may keep the settlement of another waiting.
         with ExitStack() as settlements:

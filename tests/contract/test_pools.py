@@ -5,7 +5,9 @@ Other processes are other stores here; `tests/processes/test_hand_over.py` kills
 
 import os
 import re
+import signal
 import threading
+import time
 from functools import partial
 from socket import gethostname
 
@@ -17,7 +19,7 @@ from queue_core.catalog.holders import interests
 from queue_core.catalog.poller import Poller
 from queue_core.catalog.records.breakers import SharedBreaker
 from queue_core.errors import BadOption, CatalogUnavailable, ConsumerFenced, QueueTaken
-from queue_core.pool import dispatcher, outcome_buffer
+from queue_core.pool import dispatcher, life, outcome_buffer
 from queue_core.pool.source import AcquiringSource
 from queue_core.upkeep.tasks import background
 from queue_core.values.names import is_of_process
@@ -190,6 +192,48 @@ def test_stop_reloads_the_messages_that_are_not_handled_in_time(store, queue):
     again = queue.fire("all")
     assert len(again) == queue.browse().num_rows
     assert set(again.messages["_attempt"].to_pylist()) == {0}
+
+
+def test_a_signal_stops_a_pool_that_is_being_started(store, queue, monkeypatch):
+    """As one does whose handler stops what the program has."""
+    recorder = Recorder()
+    pool = ConsumerPool(store, "orders", recorder)
+    start_again = life.start_again
+
+    def interrupted(*given, **how):
+        pool.stop()
+        return start_again(*given, **how)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(life, "start_again", interrupted)
+        pool.start()
+    queue.load(orders(3))
+    assert pool.concurrency == 0
+    assert recorder.messages == []
+
+    with pool:
+        assert pool.drain(PATIENCE)
+    assert recorder.numbers == [0, 1, 2]
+
+
+def test_a_signal_shortens_the_stop_of_a_pool(store, queue):
+    queue.load(orders(1))
+    recorder = Recorder()
+    recorder.open.clear()
+    pool = ConsumerPool(store, "orders", recorder, concurrency=1).start()
+    recorder.wait()
+    before = signal.signal(signal.SIGUSR1, lambda *_: pool.stop(timeout=0))
+    try:
+        begin = time.monotonic()
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        pool.stop(timeout=PATIENCE)
+        assert time.monotonic() - begin < PATIENCE / 2
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        recorder.open.set()
+
+    assert pool.counts == {"reloaded": 1}
+    assert len(queue.fire("all")) == 1
 
 
 def test_a_consumer_of_the_same_name_ends_the_pool(store, other, queue, caplog):

@@ -1,6 +1,7 @@
 """The queue manager: a query for each queue that has a handler, in step with the catalog."""
 
 import re
+import threading
 
 import pyarrow as pa
 import pytest
@@ -84,6 +85,24 @@ def test_managers_of_two_stores_in_one_session_have_queues_of_one_name(rig, mana
             names = sorted(query.name for query in rig.spark.streams.active)
             assert names[0] == "ignis:orders"
             assert re.fullmatch("ignis:orders [0-9a-f]{8}", names[1])
+
+
+def test_a_signal_stops_a_manager_that_is_being_started(rig, manage, monkeypatch):
+    """As one does whose handler stops what the program has."""
+    rig.orders(1)
+    manager = manage({"orders": approve})
+    refresh = manager.refresh
+
+    def interrupted():
+        refresh()
+        manager.stop(grace=0)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(manager, "refresh", interrupted)
+        manager.start()
+    assert statuses(manager) == {"orders": "stopped"}
+    assert rig.spark.streams.active == []
+    assert "ignis-refresh" not in {each.name for each in threading.enumerate()}
 
 
 def test_a_queue_is_discovered_by_itself(rig, manage):
