@@ -160,7 +160,7 @@ class IgnisManager:
         #: The queues, as of the last refresh.
         self._infos: list[QueueInfo] = []
         self._in_threads = check_side_tasks(side_tasks) == THREAD
-        tasks = check_tasks(tasks)
+        self._tasks = tasks = check_tasks(tasks)
         self._store = Store.open(path, catalog=catalog, storage=storage, create=False)
         #: Makes the thread of the side tasks, which can be started once.
         self._task_thread = partial(
@@ -562,7 +562,8 @@ class IgnisManager:
 
     def _lacks_tasks(self) -> bool:
         """Whether no query of the session runs the side tasks: a consumer may have started it."""
-        return not running_as(self._spark, name_of(self._address))
+        names = {name_of(self._address), name_of(self._address, self._tasks)}
+        return not any(running_as(self._spark, name) for name in names)
 
     def _read(self) -> list[QueueInfo]:
         with self._store.catalog.read() as connection:

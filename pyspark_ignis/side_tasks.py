@@ -60,7 +60,7 @@ def side_task_stream(
     with finding_ignis():
         reader = spark.readStream.format("ignis").options(**given)
         reports = reader.option("task", ",".join(tasks)).load()
-    writer = observed(reports, tasks).writeStream.format("noop").queryName(name_of(given))
+    writer = observed(reports, tasks).writeStream.format("noop").queryName(name_of(given, tasks))
     return writer.option("checkpointLocation", own).start()
 
 
@@ -73,9 +73,10 @@ def observed(reports: DataFrame, tasks: Collection[str]) -> DataFrame:
     return reports.observe(OBSERVED, *counts)
 
 
-def name_of(options: Mapping[str, Any]) -> str:
-    """Return the name of a store's query of side tasks, the same for each query of the store."""
-    return f"ignis side tasks {mark_of(options)}"
+def name_of(options: Mapping[str, Any], tasks: Collection[str] = TASKS) -> str:
+    """Return the name of a store's query of side tasks: one for all tasks, others for some."""
+    some = "" if {*tasks} == {*TASKS} else f" ({', '.join(sorted(tasks))})"
+    return f"ignis side tasks {mark_of(options)}{some}"
 
 
 def mark_of(options: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from pyspark_ignis import IgnisManager, consume, side_tasks
 from queue_core.errors import BadOption
+from queue_core.upkeep.tasks.registry import TASKS
 from tests.dump import backdate
 from tests.factories import orders
 from tests.spark.rig import assert_rows, counts, wait_until
@@ -142,19 +143,23 @@ def test_a_manager_runs_the_side_tasks_in_a_query_and_starts_it_again(rig):
 
 
 @pytest.mark.nightly
-def test_the_end_of_a_consumer_leaves_the_side_tasks_of_a_manager_alone(rig):
+@pytest.mark.parametrize(("tasks", "queries"), [(TASKS, 1), (("shovel",), 2)])
+def test_the_end_of_a_consumer_leaves_the_side_tasks_of_a_manager_alone(rig, tasks, queries):
+    """It starts a query of its own where the manager runs only some of the tasks."""
     rig.orders(1)
     manager = IgnisManager(
-        rig.spark, path=rig.path, handlers={}, tasks=("shovel",),
+        rig.spark, path=rig.path, handlers={}, tasks=tasks,
         checkpoints=rig.folder / "checkpoints", side_tasks="stream",
     )  # fmt: skip
     with manager:
-        (tasks,) = side_queries(rig)
-        started(rig).stop()
+        (before,) = side_queries(rig)
+        query = started(rig)
+        assert len(side_queries(rig)) == queries
+        query.stop()
         # Its thread ends.
         wait_until(lambda: "ignis-side-tasks" not in {each.name for each in threading.enumerate()})
         assert manager.side_task_query is not None
-        assert [query.id for query in side_queries(rig)] == [tasks.id]
+        assert [query.id for query in side_queries(rig)] == [before.id]
 
 
 @pytest.mark.nightly
