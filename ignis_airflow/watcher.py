@@ -42,17 +42,18 @@ def look(store: Store, names: Collection[str]) -> dict[str, QueueLook]:
         known = {row.name: row for row in queues.states(connection) if row.name in names}
         found = figures.read(connection, [row.id for row in known.values()]) if known else []
         readers = [row.id for row in known.values() if row.root_id]
-        behind = Counter[int]()
+        behind, ends = Counter[int](), Counter[int]()
         for key, shard in shard_locks.backlog(connection, readers).items() if readers else ():
             behind[key[0]] += shard.behind
+            ends[key[0]] += shard.cursor + shard.behind if shard.log_of else 0
     looks = {}
     for row in found:
         state = known[row.queue]
         closed = is_paused(state) or state.deactivated_at is not None
         looks[row.queue] = QueueLook(
             waiting=0 if closed else row.waiting,
-            # What a log has for a subscription comes into main when it is fired.
-            came=row.all_loaded + row.all_returned + behind[row.queue_id],
+            # What a log has for a subscription comes into main when it is fired, if it matches.
+            came=row.all_returned + (ends[row.queue_id] or row.all_loaded),
             unfinished=row.waiting + row.in_flight + row.sidelined - row.dead,
             may_fire=partial(_may_fire, store, row.queue),
             behind=behind[row.queue_id],

@@ -236,6 +236,21 @@ def test_a_paused_queue_is_reported_when_it_goes_on(store):
     asyncio.run(main())
 
 
+def test_a_message_is_reported_once_to_a_subscription_that_others_do_not_match(store):
+    topic = store.create_queue("topic", SCHEMA, log="7 days")
+    store.subscribe("reader", to="topic", selector="id > 10")
+
+    async def main() -> None:
+        with looks(store.address, "reader", Arrivals()) as found:
+            topic.load([{"id": 1}, {"id": 11}])
+            await soon(found)
+            await nothing(found, 2.0)
+            topic.load([{"id": 12}])
+            await soon(found)
+
+    asyncio.run(main())
+
+
 def test_a_deactivated_queue_is_not_reported_although_messages_wait(store):
     """A run could fire none of them, and would fail each minute."""
     queue = store.create_queue("orders", SCHEMA)
