@@ -11,7 +11,7 @@ from airflow.sdk import BaseSensorOperator
 
 from ignis_airflow.triggers import EmptyTrigger
 from queue_core.store import Store
-from queue_core.values.address import Address
+from queue_core.values.address import Address, handed_on
 
 
 class QueueEmptySensor(BaseSensorOperator):
@@ -71,8 +71,10 @@ class QueueEmptySensor(BaseSensorOperator):
         if not self.deferrable:
             return super().execute(context)
         if not self.poke(context):
+            # The triggerer has another working directory.
+            path = handed_on(self.path, None, None)["path"] if self.path else None
             self.defer(
-                trigger=EmptyTrigger(self.queue_name, self.path, self.catalog, self.storage),
+                trigger=EmptyTrigger(self.queue_name, path, self.catalog, self.storage),
                 method_name="execute_complete",
                 timeout=timedelta(seconds=self.timeout),
             )

@@ -126,6 +126,20 @@ def test_the_sensor_waits_until_the_queue_is_empty(airflow: Airflow, store: Stor
     assert sensor.poke({})
 
 
+def test_the_triggerer_gets_the_folder_of_the_worker(tmp_path: Path, monkeypatch):
+    from ignis_airflow.sensors import QueueEmptySensor
+
+    monkeypatch.chdir(tmp_path)
+    with Store.open("shop") as store:
+        store.create_queue("orders", SCHEMA).load([{"id": 1, "amount": 1.0}])
+    given = {}
+    monkeypatch.setattr(QueueEmptySensor, "defer", lambda _, **how: given.update(how))
+    sensor = QueueEmptySensor(task_id="own", queue_name="orders", path="shop", deferrable=True)
+    sensor.execute({})
+    _, kwargs = given["trigger"].serialize()
+    assert kwargs == {"queue_name": "orders", "path": (tmp_path / "shop").as_uri()}
+
+
 def test_a_cancelled_trigger_leaves_the_event_loop_free(store: Store):
     from airflow.providers.common.messaging.triggers.msg_queue import MessageQueueTrigger
 
