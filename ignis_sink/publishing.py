@@ -21,7 +21,7 @@ from queue_core.values.schema import deserialize
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.verbs.quarantine import quarantining
 from queue_core.waiting import publish as blocking
-from queue_core.waiting.publish import LoadIntoSeveral, Routed
+from queue_core.waiting.publish import Routed, RoutedLoad
 from queue_core.waiting.smart.load import of_staged
 
 _log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ def publish_tasks(
             for name, info in infos.items()
         ]
         try:
-            load = LoadIntoSeveral(
+            load = RoutedLoad(
                 catalog, storage, loads, on_full, batch, by_queue=options.txn is not None
             )
             with quarantining(catalog, storage):

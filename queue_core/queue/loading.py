@@ -33,7 +33,7 @@ from queue_core.values.schema import (
 )
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting.joint_load import JointLoads
-from queue_core.waiting.publish import LoadIntoSeveral, Routed, publish
+from queue_core.waiting.publish import Routed, RoutedLoad, publish
 from queue_core.waiting.smart.decide import LoadPolicy
 from queue_core.waiting.smart.incoming import IncomingRows
 from queue_core.waiting.smart.load import SmartLoad, ids_of_rows
@@ -143,7 +143,7 @@ def _load_tables(
                 loads.append(Routed(info, staged))
                 ids_of[name] = partial(ids_in_order, staged=staged, order=order)
         with first.quarantining():
-            first_ids = LoadIntoSeveral(catalog, storage, loads, when_full).run()
+            first_ids = RoutedLoad(catalog, storage, loads, when_full).run()
     except queues.SettingsChanged:
         remove_staged(storage, plain)
         raise

@@ -62,7 +62,7 @@ def publish(
         assert first is None, "the messages would not be there before the commit"
         return meet(catalog, storage, queue, staged, when_full.timeout, again)
     loads = [Routed(queue, staged, smart)]
-    load = LoadIntoSeveral(catalog, storage, loads, when_full, first=first, again=again)
+    load = RoutedLoad(catalog, storage, loads, when_full, first=first, again=again)
     first_ids = load.run()
     assert first_ids is not None, "only a batch can have been loaded before"
     return first_ids[queue.name]
@@ -87,7 +87,7 @@ def publish_once(
     if queue.settings.is_rendezvous:
         return meet_once(catalog, storage, queue, staged, batch, when_full.timeout)
     loads = [Routed(queue, staged, smart)]
-    load = LoadIntoSeveral(catalog, storage, loads, when_full, batch, by_queue=True)
+    load = RoutedLoad(catalog, storage, loads, when_full, batch, by_queue=True)
     return load.run() is not None
 
 
@@ -106,7 +106,7 @@ class Routed(NamedTuple):
 
 
 @dataclass(slots=True)
-class LoadIntoSeveral:
+class RoutedLoad:
     """One load into a queue or several, until it is done."""
 
     catalog: Catalog

@@ -15,7 +15,7 @@ from queue_core.support import faults
 from queue_core.values.model import Batch
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting import admission
-from queue_core.waiting.publish import LoadIntoSeveral, Routed
+from queue_core.waiting.publish import Routed, RoutedLoad
 from queue_core.waiting.smart.load import SmartLoad
 from tests.dump import dump
 from tests.factories import make_queue, make_staged, numbers_of, orders
@@ -120,7 +120,7 @@ def test_a_load_that_is_refused_again_and_again_ends(store, two, monkeypatch):
         refused.append(load)
         raise PublicationRefused("its file is gone")
 
-    monkeypatch.setattr(LoadIntoSeveral, "run", refuse)
+    monkeypatch.setattr(RoutedLoad, "run", refuse)
     with pytest.raises(PublicationRefused):
         store.load({"a": orders(1), "b": orders(1)}, timeout=0)
     assert len(refused) == 2
@@ -207,7 +207,7 @@ def test_a_batch_is_loaded_once_even_into_other_queues(store, two):
     def load(queues, batch):
         loads = [Routed(queue.info, make_staged(queue, orders(3))) for queue in queues]
         how = (store.catalog, store.storage, loads, OnFull(), batch)
-        return LoadIntoSeveral(*how).run() is not None
+        return RoutedLoad(*how).run() is not None
 
     assert load(two, batch_of(0, 6))
     assert not load(two, batch_of(0, 6))

@@ -15,7 +15,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from queue_core import ConsumerPool, Later, batch_handler, traced_handler
 from queue_core.catalog.queues import SettingsChanged
 from queue_core.errors import QueueFull
-from queue_core.waiting.publish import LoadIntoSeveral
+from queue_core.waiting.publish import RoutedLoad
 
 SCHEMA = pa.schema([("number", pa.int64()), ("_traceparent", pa.string())])
 OTHER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -278,7 +278,7 @@ def test_a_load_into_several_queues_has_one_span_for_each(
     store, queue, everywhere, provider, spans, monkeypatch
 ):
     others = store.create_queue("others", SCHEMA)
-    run, tries = LoadIntoSeveral.run, []
+    run, tries = RoutedLoad.run, []
 
     def changed_meanwhile(load):
         tries.append(load)
@@ -286,7 +286,7 @@ def test_a_load_into_several_queues_has_one_span_for_each(
             raise SettingsChanged
         return run(load)
 
-    monkeypatch.setattr(LoadIntoSeveral, "run", changed_meanwhile)
+    monkeypatch.setattr(RoutedLoad, "run", changed_meanwhile)
     with provider.get_tracer("test").start_as_current_span("produce") as producer:
         store.load({"jobs": [{"number": 1}], "others": [{"number": 2}, {"number": 3}]})
 
