@@ -16,6 +16,7 @@ import pytest
 from queue_core import Store
 from queue_core.catalog.identity import clock
 from queue_core.handling.failure_log import FAILURES
+from queue_core.pool import dispatcher
 from queue_core.support import faults
 from queue_core.values.address import Address
 from tests import memory, servers, statements, unsynced
@@ -92,6 +93,14 @@ def _repeats(item: pytest.Item, folder: str) -> bool:
     each_catalog = mark.args != (False,) if mark else folder.startswith(EACH_CATALOG)
     # In a bucket, one catalog is enough.
     return not each_catalog or "s3" in marks
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _brief_slices() -> Iterator[None]:
+    """Each pool ends a fifth of a second earlier: its dispatchers notice it sooner."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dispatcher, "SLICE_SECONDS", 0.05)
+        yield
 
 
 @pytest.fixture(autouse=True)

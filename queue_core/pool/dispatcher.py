@@ -21,7 +21,9 @@ from queue_core.support.loop import Loop
 from queue_core.values.model import Magazine, QueueInfo
 
 #: Seconds after which the thread notices that it must end, or look earlier.
-_SLICE_SECONDS = 0.2
+SLICE_SECONDS = 0.2
+#: Seconds to wait for a look in progress at the end.
+STOP_SECONDS = 2.0
 
 
 class QueueDispatcher:
@@ -44,7 +46,7 @@ class QueueDispatcher:
 
     def _look(self) -> float:
         try:
-            due = self._poller.wait(time.monotonic() + _SLICE_SECONDS)
+            due = self._poller.wait(time.monotonic() + SLICE_SECONDS)
         except CatalogUnavailable:
             # Its consumers will report the error.
             return BLIND_SECONDS
@@ -102,7 +104,7 @@ def close_dispatcher(dispatcher: QueueDispatcher) -> None:
         if dispatcher.users:
             return
         del _dispatchers[dispatcher.key]
-    dispatcher.loop.stop(10 * _SLICE_SECONDS)
+    dispatcher.loop.stop(STOP_SECONDS)
 
 
 def notify_loaded(catalog: Catalog, queue: QueueInfo) -> None:
