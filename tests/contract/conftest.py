@@ -42,6 +42,13 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def quick_beats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heartbeats are sent more often, so that pools soon see what has changed of their queues."""
+    for name in ("BEAT_SECONDS", "QUIET_BEAT_SECONDS"):
+        monkeypatch.setattr(interests, name, 0.2)
+
+
+@pytest.fixture
 def ignis(address: Address) -> Ignis:
     """Run `ignis` on the test's store."""
     return runner(address)

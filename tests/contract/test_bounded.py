@@ -15,6 +15,7 @@ from queue_core.catalog.records.publications import is_new_load
 from queue_core.catalog.tables import slices
 from queue_core.errors import BadOption, DamagedSegment, QueueDeactivated, QueueFull
 from queue_core.segments import stager
+from queue_core.verbs.capacity import wait_line
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting import admission
 from queue_core.waiting.publish import publish_once
@@ -276,11 +277,16 @@ def test_every_way_to_make_room_wakes_a_waiting_load(store, how):
 
 def test_a_waiting_load_expires_messages_that_are_overdue(store, monkeypatch):
     monkeypatch.setattr(admission, "EXPIRE_SECONDS", 0.1)
+    # A waiter looks again soon.
+    poller = wait_line.Poller
+    monkeypatch.setattr(
+        wait_line, "Poller", lambda *given, **how: poller(*given, **how | {"blind": 0.2})
+    )
     queue = make_filled(store, 1, max_size=1, message_expiry=3600.0)
     caller = Caller(lambda: queue.load(orders(1, 1)))
     waits(store, 1)
     # Its next attempt expires nothing, and is refused.
-    time.sleep(1.5)
+    time.sleep(0.6)
     load_earlier(store, 3600.0)
 
     caller.done()
@@ -450,7 +456,7 @@ def test_a_waiter_in_a_busy_store_reads_the_catalog_rarely(store):
         begun[threading.get_ident()] += 1
 
     start = time.monotonic()
-    while time.monotonic() < start + 2.0:
+    while time.monotonic() < start + 1.4:
         other.load(orders(1))
         time.sleep(0.01)
     asked, seconds = begun[mine[0]], time.monotonic() - start

@@ -65,7 +65,7 @@ def test_what_is_expired_is_never_fired_and_counted_as_expired(queue: Queue) -> 
 def test_what_is_expired_in_flight_goes_too_and_what_is_in_the_sideline_stays(
     queue: Queue,
 ) -> None:
-    load(queue, 1, 2, 3, _expires_at=now(queue) + timedelta(seconds=4))
+    load(queue, 1, 2, 3, _expires_at=now(queue) + timedelta(seconds=2.5))
     queue.sideline(queue.fire(1))
     held = queue.fire(1)
     until(lambda: queue.peek(1).num_rows == 0)
@@ -79,7 +79,7 @@ def test_what_is_expired_in_flight_goes_too_and_what_is_in_the_sideline_stays(
 
 
 def test_a_waiting_firing_gets_a_held_message_within_a_second_of_its_time(queue: Queue) -> None:
-    due = now(queue) + timedelta(seconds=3)
+    due = now(queue) + timedelta(seconds=2)
     load(queue, 1, _hold_until=due)
     load(queue, 2, _hold_until=now(queue) - HOUR)
     load(queue, 3)

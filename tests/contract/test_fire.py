@@ -290,7 +290,7 @@ def test_without_a_timeout_a_firing_waits_until_there_is_a_message(
 
     with type(store)(address) as other:
         waiting = Caller(lambda: getattr(other.queue("orders"), verb)(timeout=None, **how))
-        time.sleep(0.3)
+        time.sleep(0.2)
         assert waiting.is_alive()
         arrive()
         assert numbers_of(waiting.done().messages) == [1]

@@ -36,9 +36,12 @@ LOCK = "SELECT 1 FROM {} WHERE {} FOR UPDATE"
 
 
 @pytest.fixture
-def caller(store):
+def caller(store, monkeypatch):
     if store.catalog.file is not None:
         pytest.skip("SQLite has one writer")
+    # Nobody gives up a lock of the caller in time, so shorter waits for it show the same.
+    monkeypatch.setattr(dialect, "TASK_LOCK_SECONDS", 0.2)
+    monkeypatch.setattr("queue_core.verbs.fire.WAIT_SECONDS", 0.1)
     made = caller_of(store)
     yield made
     made.close()
@@ -161,7 +164,6 @@ def test_a_query_that_ends_by_itself_waits_for_a_transaction_that_keeps_its_subs
     store, caller, session, monkeypatch
 ):
     monkeypatch.setattr(dialect.Dialect, "busy_seconds", 0.5)
-    monkeypatch.setattr(dialect, "TASK_LOCK_SECONDS", 0.2)
     topic = make_queue(store, log="7 days")
     reader = store.subscribe("reading", to="orders")
     topic.load(orders(3))
@@ -170,7 +172,7 @@ def test_a_query_that_ends_by_itself_waits_for_a_transaction_that_keeps_its_subs
         reader.within(connection).fire()
         begun = Caller(query.set_horizon)
         # For longer than the database does.
-        begun.join(3.0)
+        begun.join(1.5)
         assert begun.is_alive()
         connection.rollback()
     begun.done()
@@ -378,7 +380,8 @@ def test_a_firing_that_waits_gets_them_after_the_transaction(store, caller):
         found = []
         waiting = threading.Thread(target=lambda: found.append(queue.fire(timeout=PATIENCE)))
         waiting.start()
-        time.sleep(1.2)
+        # For longer than its first attempt, and the pause after that.
+        time.sleep(0.9)
         assert waiting.is_alive()
         connection.commit()
         waiting.join(PATIENCE)
@@ -419,7 +422,7 @@ def test_a_pool_serves_its_other_queues_and_drains_both(store, caller):
                 eventually(lambda number=number: number in handler.numbers)
                 assert time.monotonic() - start < SOON
             # Messages are left, so it is not drained.
-            assert not pool.drain(1.5)
+            assert not pool.drain(1.0)
             connection.rollback()
             assert pool.drain(PATIENCE)
     assert handler.numbers == [0, 1, 2, 10, 11, 12, 13]

@@ -122,7 +122,7 @@ def test_the_second_in_line_looks_soon_after_each_change(store, place, looks_oft
 
     def looks_often_now():
         """At a distance of 0.3 seconds, 20 looks take longer."""
-        end = time.monotonic() + (3 if looks_often else 1.5)
+        end = time.monotonic() + (3 if looks_often else 1.0)
         with counted(store) as statements:
             while time.monotonic() < end:
                 store.catalog.write(change)

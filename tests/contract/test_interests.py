@@ -319,6 +319,7 @@ def test_a_query_of_the_sideline_without_a_priority_keeps_main_from_nobody(store
         eventually(lambda: pool.counts.get("deleted") == 6)
 
 
+@pytest.mark.usefixtures("quick_beats")
 def test_a_query_keeps_nobody_back_while_its_breaker_is_open(store, queue, session):
     switch = store.admin.breaker("service")
     switch.open()

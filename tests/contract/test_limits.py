@@ -141,7 +141,7 @@ def test_a_blocking_fire_that_waits_for_tokens_sleeps(store):
     queue.load(orders(2))
     queue.fire()
     with transactions(store) as begun:
-        assert len(queue.fire(timeout=1.5)) == 0
+        assert len(queue.fire(timeout=1.0)) == 0
     # Two looks at the beginning, and one at the end.
     assert len(begun) <= 9
 
@@ -235,10 +235,10 @@ def test_a_pool_that_waits_for_tokens_sleeps(store):
 
     with ConsumerPool(store, "orders", lambda _: handled.set() or True, concurrency=2, tasks=()):
         assert handled.wait(PATIENCE)
-        time.sleep(1.0)
+        time.sleep(0.7)
         start = time.monotonic()
         with transactions(store) as begun:
-            time.sleep(1.5)
+            time.sleep(1.2)
         seconds = time.monotonic() - start
     # A look a second, heartbeats, and the settings of the queue.
     assert len(begun) <= 10 * seconds

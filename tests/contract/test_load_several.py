@@ -92,7 +92,7 @@ def test_a_full_queue_keeps_the_load_waiting_and_the_others_empty(store, two):
         store.load({"a": orders(1), "b": orders(1)}, timeout=0)
     loader = threading.Thread(target=store.load, args=({"a": orders(1), "b": orders(1, 9)},))
     loader.start()
-    time.sleep(0.5)
+    time.sleep(0.3)
     assert left(a) == []
     b.delete(b.fire(1))
     loader.join(60)

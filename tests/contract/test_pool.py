@@ -156,7 +156,7 @@ def test_a_call_that_takes_too_long_is_timed_out_and_the_rest_is_handled(store, 
                 raise
         return True
 
-    with ConsumerPool(store, "orders", handler, concurrency=1, handler_timeout=1.5) as pool:
+    with ConsumerPool(store, "orders", handler, concurrency=1, handler_timeout=1.0) as pool:
         assert hung.wait(PATIENCE)
         eventually(lambda: sum(pool.counts.values()) == 5)
         assert pool.counts == {"deleted": 4, "sidelined": 1}
@@ -164,7 +164,7 @@ def test_a_call_that_takes_too_long_is_timed_out_and_the_rest_is_handled(store, 
         assert interrupted.wait(PATIENCE if busy else 0.0) is busy
         over.set()
 
-    assert failures(queue) == {("timeout", "not done after 1.5 s")}
+    assert failures(queue) == {("timeout", "not done after 1 s")}
 
 
 def test_several_queues_have_one_handler(store, queue):
@@ -399,9 +399,9 @@ def test_drain_waits_for_prefetched_messages_that_go_back(store, queue, monkeypa
         while not begun.is_set():
             # At a pause, all messages may be in the hands of workers.
             pool.pause()
-            begun.wait(0.7)
+            begun.wait(0.5)
             pool.resume()
-        assert not pool.drain(1.0)
+        assert not pool.drain(0.6)
         go_on.set()
         assert pool.drain(PATIENCE)
 

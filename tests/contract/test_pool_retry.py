@@ -32,7 +32,7 @@ def test_a_pool_tries_its_messages_again_until_they_are_done_or_dead(store):
                 raise KeyError("who")
         return True
 
-    retry = Retry(attempts=3, backoff=constant(0.7), on=[ConnectionError, "timeout"])
+    retry = Retry(attempts=3, backoff=constant(0.4), on=[ConnectionError, "timeout"])
     with ConsumerPool(store, "orders", handle, concurrency=1, retry=retry):
         eventually(lambda: len(tried) == 8)
         eventually(lambda: queue.browse().num_rows == 0)
@@ -48,7 +48,7 @@ def test_a_pool_tries_its_messages_again_until_they_are_done_or_dead(store):
     }
     times = [at for number, _, at in tried if number == 1]
     # A second more, and what a busy machine takes.
-    assert all(0.7 <= later - earlier < 10 for earlier, later in pairwise(times))
+    assert all(0.4 <= later - earlier < 10 for earlier, later in pairwise(times))
     assert store.admin.fsck().to_pylist() == []
 
 

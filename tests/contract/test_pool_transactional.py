@@ -413,11 +413,11 @@ def test_the_wait_for_a_transaction_does_not_count_as_time_of_the_call(store, qu
 
     def handler(message, connection):
         calls.append(message["number"])
-        time.sleep(0.4)
+        time.sleep(0.25)
         return True
 
     # The last of six workers waits for the calls of the others.
-    with timed(store, handler, 1.8, concurrency=6) as pool:
+    with timed(store, handler, 1.5, concurrency=6) as pool:
         assert pool.drain(PATIENCE)
         assert pool.counts == {"deleted": 12}
 
@@ -436,7 +436,7 @@ def test_a_call_that_never_ends_keeps_no_other_call_from_its_transaction(store, 
             go_on.wait(PATIENCE)
         return True
 
-    with timed(store, handler, 2, concurrency=2) as pool:
+    with timed(store, handler, 1, concurrency=2) as pool:
         eventually(lambda: pool.counts.get("deleted") == 7)
         go_on.set()
         assert pool.drain(PATIENCE)

@@ -19,7 +19,7 @@ from queue_core.catalog.holders import interests
 from queue_core.catalog.poller import Poller
 from queue_core.catalog.records.breakers import SharedBreaker
 from queue_core.errors import BadOption, CatalogUnavailable, ConsumerFenced, QueueTaken
-from queue_core.pool import dispatcher, life, outcome_buffer
+from queue_core.pool import dispatcher, life, outage, outcome_buffer, worker
 from queue_core.pool.source import AcquiringSource
 from queue_core.upkeep.tasks import background
 from queue_core.values.names import is_of_process
@@ -77,6 +77,7 @@ def test_a_lower_priority_works_when_the_higher_one_stops(store, other, queue):
     assert high.numbers == list(range(20))
 
 
+@pytest.mark.usefixtures("quick_beats")
 def test_a_lower_priority_works_when_the_higher_one_is_out_of_credit(store, other, queue):
     high, low = Recorder(), Recorder()
     high.open.clear()
@@ -144,6 +145,7 @@ def test_a_second_start_of_a_running_pool_changes_nothing(store, queue, browse):
     assert pool.concurrency == 0
 
 
+@pytest.mark.usefixtures("quick_beats")
 def test_a_pool_that_has_failed_says_so_at_a_second_start_and_begins_anew(store, other, queue):
     pool = ConsumerPool(store, "orders", Recorder(), name="till", handler_timeout=0.2).start()
     other.consumer("till")
@@ -236,6 +238,7 @@ def test_a_signal_shortens_the_stop_of_a_pool(store, queue):
     assert len(queue.fire("all")) == 1
 
 
+@pytest.mark.usefixtures("quick_beats")
 def test_a_consumer_of_the_same_name_ends_the_pool(store, other, queue, caplog):
     pool = ConsumerPool(store, "orders", Recorder(), name="till", handler_timeout=0.2).start()
     other.consumer("till")
@@ -317,6 +320,8 @@ def test_an_outage_while_a_pool_asks_who_goes_first_does_not_end_it(store, queue
         return ask(self)
 
     monkeypatch.setattr(AcquiringSource, "held_back", away)
+    for module in (outage, worker):
+        monkeypatch.setattr(module, "RETRY_SECONDS", 0.1)
     with ConsumerPool(store, "orders", Recorder(), concurrency=1, priority=1) as pool:
         assert asked.wait(PATIENCE)
         queue.load(orders(1))
@@ -466,6 +471,7 @@ def test_a_pool_whose_worker_cannot_start_says_why(store, queue, monkeypatch):
     eventually(lambda: "worker 1" not in {thread.name for thread in threading.enumerate()})
 
 
+@pytest.mark.usefixtures("quick_beats")
 def test_a_pool_has_all_its_workers_once_there_are_threads_for_them(store, queue, monkeypatch):
     refused = failing(RuntimeError("can't start new thread"))
     monkeypatch.setattr(threading.Thread, "start", only_for("worker 2", refused))
@@ -476,7 +482,8 @@ def test_a_pool_has_all_its_workers_once_there_are_threads_for_them(store, queue
         new = set(threading.enumerate()) - before
         return sum(each.name.startswith("worker ") for each in new)
 
-    with ConsumerPool(store, "orders", Recorder()) as pool:
+    # The pool looks after its workers four times within the limit of a call.
+    with ConsumerPool(store, "orders", Recorder(), handler_timeout=1.0) as pool:
         eventually(lambda: working() == 1)
         queue.admin.change_settings(concurrency=4)
         eventually(lambda: working() == 4)

@@ -21,6 +21,7 @@ from queue_core.upkeep.tasks.sample import sample
 from queue_core.values.histogram import Measured
 from queue_core.watching.prometheus import page
 from tests.contract.test_metrics import scraped
+from tests.dump import load_earlier
 from tests.factories import make_queue, orders
 from tests.unit.values.test_histogram import bucket_of
 from tests.waiting import until
@@ -122,7 +123,7 @@ def test_each_outcome_and_queue_counts_by_itself(store):
 def test_a_message_waits_anew_after_the_sideline_and_not_after_a_reload(store):
     queue = make_queue(store)
     queue.load(orders(1))
-    time.sleep(1.1)
+    load_earlier(store, 1.5)
     queue.reload(queue.fire(1).ids)
     queue.sideline(queue.fire(1).ids)
     queue.shovel(force=True)

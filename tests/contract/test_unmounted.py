@@ -8,12 +8,19 @@ import pytest
 
 from queue_core import ConsumerPool
 from queue_core.errors import CatalogUnavailable, DamagedCatalog, StorageUnavailable
-from queue_core.pool import browsing
+from queue_core.pool import browsing, outage, worker
 from queue_core.queue import opened
 from queue_core.segments import stager
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, numbers_of, orders
 from tests.storages import mount_again, mount_away
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch):
+    """Pools try again soon."""
+    for module in (outage, worker):
+        monkeypatch.setattr(module, "RETRY_SECONDS", 0.2)
 
 
 @pytest.fixture
@@ -100,7 +107,7 @@ def test_a_pool_waits_for_the_storage_and_says_so_once(store, queue, troubles):
     mount_away(store)
     with ConsumerPool(store, "orders", recorder, concurrency=2, tasks=()) as pool:
         eventually(troubles)
-        assert not pool.drain(1.5)
+        assert not pool.drain(0.8)
         assert recorder.numbers == []
         (said,) = troubles()
         assert said.startswith("queue 'orders': the pool cannot take messages")
