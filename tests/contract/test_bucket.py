@@ -42,7 +42,7 @@ def says_nothing():
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(filesystems, "SILENT_SECONDS", 1.0)
+    monkeypatch.setattr(filesystems, "SILENT_SECONDS", 0.5)
     monkeypatch.setattr(filesystems, "ATTEMPTS", 1)
 
 
@@ -196,9 +196,9 @@ def test_a_policy_rewrites_what_is_in_a_bucket(store, filed):
 @IN_A_BUCKET
 def test_small_segments_are_read_side_by_side_and_in_order(store, filed, monkeypatch):
     queue = make_queue(store)
-    load_singly(queue, 30)
-    queue.load(orders(1000, 30))
-    load_singly(queue, 40, 1030)
+    load_singly(queue, 20)
+    queue.load(orders(1000, 20))
+    load_singly(queue, 20, 1020)
     opened, lock, reading, most = Storage.opened, threading.Lock(), set(), []
 
     def slowly(storage, location):
@@ -215,18 +215,18 @@ def test_small_segments_are_read_side_by_side_and_in_order(store, filed, monkeyp
     # The large segment is more than one look ahead keeps in memory.
     monkeypatch.setattr(reader, "GATHER_MEMORY", 10_000)
 
-    assert numbers_of(queue.browse()) == list(range(1070))
+    assert numbers_of(queue.browse()) == list(range(1040))
     assert 4 < max(most) <= AT_ONCE
 
 
 @IN_A_BUCKET
 def test_a_damaged_one_among_segments_that_are_read_side_by_side_is_named(store, filed):
     queue = make_queue(store)
-    load_singly(queue, 20)
+    load_singly(queue, 12)
     files = Files(store.storage.uri)
     name = sorted(name for name in files.names() if name.startswith("segments/"))[7]
     files.file(name).write_bytes(b"spoilt")
 
     with pytest.raises(DamagedSegment, match=name):
         queue.fire("all")
-    assert len(queue.fire("all")) == 19
+    assert len(queue.fire("all")) == 11

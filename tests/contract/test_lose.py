@@ -512,18 +512,18 @@ def test_suspects_are_found_beside_a_queue_with_groups(store):
 def test_a_pool_handles_suspects_and_others(store, how):
     queue, recorder = make_queue(store, shards=2), Recorder()
     other = make_queue(store, "other")
-    queue.load(orders(300))
-    other.load(orders(50, 300))
-    fire(queue, start(store), 200)
+    queue.load(orders(150))
+    other.load(orders(25, 150))
+    fire(queue, start(store), 100)
     with store.catalog.read() as connection:
         till = consumers.by_name(connection, "till")
-    fire(other, till, 30)
+    fire(other, till, 15)
 
     names = "orders" if how else ["orders", "other"]
     with ConsumerPool(store, names, recorder, name="till", tasks=[], batch=8, **how) as pool:
         assert pool.drain(60)
 
-    assert recorder.numbers == list(range(300 if how else 350))
+    assert recorder.numbers == list(range(150 if how else 175))
 
 
 def test_suspects_of_a_queue_do_not_wait_for_the_backlog_of_another(store):

@@ -278,14 +278,14 @@ def test_stores_of_one_process_stay_apart(catalog_url, tmp_path, request):
             pools.append(stack.enter_context(pool))
 
         def load(which):
-            for number in range(which, 60, 2):
+            for number in range(which, 30, 2):
                 for name in ("red", "green"):
                     # The other store has loaded the same.
                     stores[which % 2].queue(name).load(orders(1, number // 2))
 
         with ThreadPoolExecutor(4) as threads:
             list(threads.map(load, range(4)))
-        eventually(lambda: all(len(each) >= 60 for each in handled))
+        eventually(lambda: all(len(each) >= 30 for each in handled))
         for pool in pools:
             assert pool.drain(PATIENCE)
         for store in stores:
@@ -294,7 +294,7 @@ def test_stores_of_one_process_stay_apart(catalog_url, tmp_path, request):
                 == 0
             )
             audit(store)
-    wanted = [(name, number) for name in ("green", "red") for number in range(30)]
+    wanted = [(name, number) for name in ("green", "red") for number in range(15)]
     assert [sorted(each) for each in handled] == [wanted, wanted]
 
 
