@@ -541,7 +541,6 @@ def test_a_report_of_a_segment_that_is_back_sets_no_messages_apart(store, queue,
 
 
 @pytest.mark.each_catalog
-@EVERYWHERE
 def test_no_ticket_is_assigned_twice(store, queue, folder):
     """Else a process that was not stopped settles what the next life of its consumer holds."""
     consumer = store.consumer("till")

@@ -130,7 +130,9 @@ def rows_of(store, *tables):
         }
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 3))]
+)
 def test_the_rows_are_those_that_a_trim_of_each_log_leaves(
     store, copied, monkeypatch, tmp_path, seed
 ):

@@ -81,7 +81,12 @@ def test_a_closed_pipe_leaves_a_hint_of_the_messages_in_flight(place, queue, how
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a full device")
 @pytest.mark.parametrize(
-    "how", [["fire", "orders", "--json", "--delete"], ["queues"], ["metrics", "--once"]]
+    "how",
+    [
+        ["fire", "orders", "--json", "--delete"],
+        ["queues"],
+        pytest.param(["metrics", "--once"], marks=pytest.mark.nightly),
+    ],
 )
 def test_a_full_disk_is_one_line(place, queue, how):
     with open("/dev/full", "w") as full:

@@ -41,6 +41,7 @@ class Desk:
         return True
 
 def slow(order):
+    pathlib.Path(f"thresholds-{os.getpid()}").write_text(str(gc.get_threshold()))
     time.sleep(0.01)
     return True
 
@@ -55,10 +56,6 @@ def slow_copy(order):
 
 def tell(order):
     print("order", order["number"], flush=True)
-    return True
-
-def count(order):
-    pathlib.Path("thresholds").write_text(str(gc.get_threshold()))
     return True
 
 def fatal(order):
@@ -123,7 +120,13 @@ def test_what_cannot_work_is_refused(ignis, store, shop, args, why):
     assert why in refusal(ignis("work", *args))
 
 
-@pytest.mark.parametrize("how", [[], ["--drain"]], ids=["waiting", "draining"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param([], id="waiting"),
+        pytest.param(["--drain"], id="draining", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_signal_ends_it_and_nothing_stays_in_flight(store, address, shop, how):
     queue = make_queue(store, shards=2)
     queue.load(orders(2000))
@@ -146,22 +149,8 @@ def test_a_signal_ends_it_and_nothing_stays_in_flight(store, address, shop, how)
     assert f'"deleted": {2000 - row["waiting"]}' in said
     assert (row["in_flight"], row["sidelined"]) == (0, 0)
     assert 0 < row["waiting"] < 2000
-
-
-def test_the_garbage_of_a_handler_is_collected_as_usual(store, address, shop):
-    make_queue(store).load(orders(1))
-
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "ignis_cli"),
-            *("--catalog", address.catalog, "--storage", address.storage),
-            *("work", "shop_of_test:count", "--queue", "orders", "--drain"),
-        ],
-        check=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )  # fmt: skip
-
-    assert Path("thresholds").read_text() == str(gc.get_threshold())
+    # The garbage of a handler is collected as usual.
+    assert Path(f"thresholds-{process.pid}").read_text() == str(gc.get_threshold())
 
 
 def test_rows_of_a_handler_go_to_the_output(ignis, store, shop):
@@ -241,6 +230,7 @@ def test_no_process_outlives_its_supervisor(store, address, shop, ending):
         assert sorted([*done, *numbers_of(queue.browse())]) == list(range(3000))
 
 
+@pytest.mark.nightly
 def test_processes_that_are_asked_beside_their_supervisor_end_as_usual(store, address, shop):
     """As by systemd, which sends SIGTERM to all processes of a service."""
     queue = make_queue(store, shards=4)

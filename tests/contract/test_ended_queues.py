@@ -150,7 +150,7 @@ def test_a_browsing_query_shows_a_deactivated_queue_and_outlives_a_dropped_one(q
 
 
 @each_end
-@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("workers", [1, pytest.param(4, marks=pytest.mark.nightly)])
 def test_a_pool_goes_on_with_its_other_queues(store, queues, caplog, end, workers):
     red, blue, gray = queues
     recorder = Recorder()

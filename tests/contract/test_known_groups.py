@@ -26,6 +26,7 @@ def to_be_fired(queue):
     return numbers_of(queue.peek(10_000))
 
 
+@pytest.mark.each_catalog(False)
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 2))])
 def test_what_is_known_hides_nothing(queue, monkeypatch, seed):
     """

@@ -170,6 +170,7 @@ ACTS = {
 }
 
 
+@pytest.mark.each_catalog(False)
 @pytest.mark.parametrize("name", ACTS)
 def test_brief_acts_read_their_slices_before_they_lock_others_out(store, name):
     make, act = ACTS[name]

@@ -181,9 +181,9 @@ def test_a_waiting_consumer_is_woken_at_the_commit(store, caller, monkeypatch):
     consumer = threading.Thread(target=fire)
     consumer.start()
     with caller.connected() as connection:
-        time.sleep(0.3)
+        time.sleep(0.2)
         queue.within(connection).load(orders(1, 1))
-        time.sleep(0.3)
+        time.sleep(0.2)
         assert found == []
         connection.commit()
         committed = time.monotonic()
@@ -239,6 +239,9 @@ def test_two_threads_load_in_transactions_of_their_own(store, caller):
 
 @pytest.mark.parametrize("policy", [pytest.param(None, marks=pytest.mark.nightly), "latest"])
 @pytest.mark.parametrize("loads", [pytest.param(1, marks=pytest.mark.nightly), 3])
+@pytest.mark.parametrize(
+    "caller", ["sqlalchemy", pytest.param("driver", marks=pytest.mark.nightly)], indirect=True
+)
 def test_transactions_with_keys_take_turns(store, caller, policy, loads):
     """None is in the way of another, whichever shards each of them loads into."""
     if store.catalog.file is not None:

@@ -11,6 +11,8 @@ from tests.command_line import answer, refusal
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, numbers_of, orders
 
+pytestmark = pytest.mark.usefixtures("quick_beats")
+
 
 @pytest.fixture
 def queue(store):
@@ -35,6 +37,17 @@ class Pause:
 @pytest.fixture(params=[False, True], ids=["by a person", "by its setting"])
 def pause(request, store, queue):
     return Pause(store, request.param)
+
+
+#: The gate has pauses by a person, where both kinds end in the same state of the queue.
+by_a_person = pytest.mark.parametrize(
+    "pause",
+    [
+        pytest.param(False, id="by a person"),
+        pytest.param(True, id="by its setting", marks=pytest.mark.nightly),
+    ],
+    indirect=True,
+)
 
 
 def paused_at(store):
@@ -103,6 +116,7 @@ def test_a_firing_that_waits_goes_on_when_the_pause_ends(queue, pause, how):
     assert fired == [3]
 
 
+@by_a_person
 def test_a_wait_for_a_paused_queue_is_no_busy_loop(queue, pause, monkeypatch):
     queue.load(orders(3))
     pause.begin()
@@ -131,6 +145,7 @@ def test_a_pause_stops_a_running_pool_and_its_end_starts_it_again(
         assert pool.drain(PATIENCE)
 
 
+@by_a_person
 def test_messages_that_were_fired_ahead_return_when_the_queue_is_paused(store, queue, pause):
     recorder = Recorder()
     waiting = lambda: store.view("queues")["waiting"][0].as_py()  # noqa: E731
@@ -149,6 +164,7 @@ def test_messages_that_were_fired_ahead_return_when_the_queue_is_paused(store, q
         assert len(recorder.messages) <= seen + 10
 
 
+@by_a_person
 def test_one_paused_queue_of_a_pool_does_not_stop_the_other(store, queue, pause):
     other = make_queue(store, "other")
     pause.begin()

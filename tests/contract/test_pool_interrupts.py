@@ -161,7 +161,9 @@ def test_a_handler_that_is_late_while_it_loads_together_with_others(store, leads
     assert sorted(numbers_of(output.browse())) == [0, 1, 2, 3, LATE]
 
 
-@pytest.mark.parametrize("wait", ["fire", "load", "drain"])
+@pytest.mark.parametrize(
+    "wait", ["fire", "load", pytest.param("drain", marks=pytest.mark.each_catalog(False))]
+)
 def test_a_handler_that_waits_for_ever_within_ignis_ends(store, wait):
     queue, output = make_queue(store), make_queue(store, "shipments")
     full = make_queue(store, "full", max_size=1, overflow="block")

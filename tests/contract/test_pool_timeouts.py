@@ -37,7 +37,9 @@ def settled(pool, **counts):
     eventually(lambda: pool.counts == counts)
 
 
-@pytest.mark.parametrize("batch", [1, pytest.param(3, marks=pytest.mark.nightly), 100])
+@pytest.mark.parametrize(
+    "batch", [*(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 3)), 100]
+)
 def test_one_worker_goes_on_with_the_next_batches(store, queue, slow, batch):
     queue.load(orders(7))
     with ConsumerPool(
@@ -149,7 +151,7 @@ def test_a_cancelled_task_of_a_coroutine_fails_its_message_alone(store, queue):
     assert pool.counts == {"deleted": 2, "sidelined": 1}
 
 
-@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("batch", [pytest.param(1, marks=pytest.mark.nightly), 3])
 def test_a_worker_that_finds_no_thread_goes_on_once_there_is_one(
     store, queue, slow, batch, monkeypatch
 ):

@@ -147,8 +147,9 @@ def test_messages_whose_time_comes_return_by_a_run_of_their_own(store, stream):
     assert queue.browse().num_rows == 3
 
 
+@pytest.mark.each_catalog(False)
 def test_messages_whose_time_comes_return_at_a_rate_in_round_after_round(store, stream):
-    queue = make_queue(store, retry=Retry(attempts=5, backoff=constant(0.001)), shovel_rate=2.0)
+    queue = make_queue(store, retry=Retry(attempts=5, backoff=constant(0.001)), shovel_rate=3.0)
     queue.load(orders(6))
     queue.sideline(queue.fire("all"))
     one, begun = stream(interval="1d"), time.monotonic()
