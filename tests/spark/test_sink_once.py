@@ -39,7 +39,7 @@ def test_what_a_repeated_batch_has_staged_is_never_seen_and_removed(rig):
     (file,) = leftover_files(rig.store)
     assert "/copy/" in file
     assert rig.store.admin.vacuum(grace=0.0) == [file]
-    assert rig.read("copy").count() == 200
+    assert rig.store.queue("copy").browse().num_rows == 200
 
 
 def test_a_batch_that_is_done_with_everywhere_runs_again_empty(rig):
@@ -87,7 +87,7 @@ def test_a_task_that_fails_loads_nothing_and_leaves_what_vacuum_finds(rig):
     with pytest.raises(PySparkException, match="boom"):
         rig.write(halves, "copy")
 
-    assert rig.read("copy").count() == 0
+    assert rig.store.queue("copy").browse().num_rows == 0
     (left,) = leftover_files(rig.store)
     assert rig.store.admin.vacuum(dry_run=True) == []
     assert rig.store.admin.vacuum(grace=0.0) == [left]
@@ -130,7 +130,7 @@ def test_a_commit_that_fails_loads_nothing_and_removes_nothing(rig):
     stream = rig.source("in").withColumn("number", meddle("number"))
     with pytest.raises(StreamingQueryException, match="queue 'copy' was created or changed"):
         finish(rig.sink(stream, "copy"))
-    assert rig.read("copy").count() == 0
+    assert rig.store.queue("copy").browse().num_rows == 0
     (left,) = leftover_files(rig.store)
     assert rig.store.admin.vacuum(grace=0.0) == [left]
 
