@@ -216,7 +216,7 @@ def test_handlers_are_given_the_columns_that_they_ask_for(start, tmp_path, asked
 
 
 def test_the_messages_of_a_shard_are_handled_in_order(start, tmp_path):
-    queue = make_cases(tmp_path, *["a"] * 500)
+    queue = make_cases(tmp_path, *["a"] * 200)
     there = queue.browse()
     shard_of = dict(zip(there["number"].to_pylist(), there["_shard"].to_pylist(), strict=True))
     journal = Journal(tmp_path / "journal")
@@ -226,7 +226,7 @@ def test_the_messages_of_a_shard_are_handled_in_order(start, tmp_path):
     assert set(shard_of.values()) == {0, 1}
     for shard in (0, 1):
         handled = [number for number in journal.seen() if shard_of[number] == shard]
-        assert handled == [number for number in range(500) if shard_of[number] == shard]
+        assert handled == [number for number in range(200) if shard_of[number] == shard]
 
 
 @pytest.mark.nightly
