@@ -29,17 +29,23 @@ DEATHS = [
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
-    ("routes", "point", "deaths"),
+    ("messages", "routes", "point", "deaths"),
     [
-        pytest.param(0, "load.segment_synced", DEATHS[3:], id="once"),
-        pytest.param(0, "load.segment_synced", DEATHS, marks=pytest.mark.nightly, id="more often"),
+        pytest.param(14_000, 0, "load.segment_synced", DEATHS[3:], id="once"),
+        pytest.param(
+            20_000, 0, "load.segment_synced", DEATHS, marks=pytest.mark.nightly, id="more often"
+        ),
         # What goes to each of several queues is so little that it has no files.
-        pytest.param(3, "sink.staged", DEATHS, marks=pytest.mark.nightly, id="several queues"),
+        pytest.param(
+            20_000, 3, "sink.staged", DEATHS, marks=pytest.mark.nightly, id="several queues"
+        ),
     ],
 )
-def test_a_copy_that_dies_again_and_again_is_exactly_once(tmp_path, routes, point, deaths):
+def test_a_copy_that_dies_again_and_again_is_exactly_once(
+    tmp_path, messages, routes, point, deaths
+):
     """In the last life workers die, each when it has staged its third file; tasks are retried."""
-    scene = Scene(tmp_path / "scene", 20_000, routes)
+    scene = Scene(tmp_path / "scene", messages, routes)
     job = Job.of(scene, limit=2_000)
     # Each of several workers may be about to die when it gets the task.
     last = replace(job, master="local[2,16]", fault=f"{point}:3=exit")
@@ -48,5 +54,5 @@ def test_a_copy_that_dies_again_and_again_is_exactly_once(tmp_path, routes, poin
 
     assert [life.wrong for life in lives] == [()] * len(lives)
     assert [life.counts.right for life in lives] == [True] * len(lives)
-    assert lives[-1].counts.delivered == 20_000
+    assert lives[-1].counts.delivered == messages
     assert f"fault point {point}: killed" in scene.said.read_text()
