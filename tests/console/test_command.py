@@ -19,7 +19,7 @@ import pytest
 from ignis_console import passwords, server
 from queue_core import Store
 from tests.command_line import answer, refusal, runner
-from tests.console.clients import console
+from tests.console.clients import console, login_line
 from tests.factories import make_queue, orders
 from tests.waiting import until
 
@@ -44,7 +44,7 @@ def test_an_action_under_way_is_finished_and_noted_when_the_console_is_ended(
     queue = make_queue(store, "orders")
     queue.load(orders(6))
     log, users = tmp_path / "actions.jsonl", tmp_path / "users"
-    users.write_text(passwords.line("ann", passwords.Role.OPERATE, PASSWORD) + "\n")
+    users.write_text(login_line("ann", "operate", PASSWORD) + "\n")
     files = ("--action-log", str(log), "--users", str(users))
     with (
         closing(sqlite3.connect(store.catalog.file, isolation_level=None)) as writer,
@@ -155,7 +155,7 @@ def test_it_serves_with_tls_until_a_signal(tmp_path):
     if made.returncode:
         pytest.skip("no openssl makes a certificate")
     users = tmp_path / "users"
-    users.write_text(passwords.line("ann", passwords.Role.LOOK, PASSWORD))
+    users.write_text(login_line("ann", "look", PASSWORD))
     options = ["--tls-certificate", str(certificate), "--tls-key", str(key), "--users", str(users)]
     with console(folder, *options) as (_, url):
         assert url.startswith("https://127.0.0.1:")

@@ -2,12 +2,11 @@
 
 import pytest
 
-from ignis_console import auth, passwords
+from ignis_console import auth
 from ignis_console.app import own_path
 from ignis_console.config import ConsoleOptions
-from ignis_console.passwords import Role
 from queue_core import BadOption
-from tests.console.clients import ORIGIN, log_in
+from tests.console.clients import ORIGIN, log_in, login_line
 
 PASSWORD = "correct horse battery"
 
@@ -15,7 +14,7 @@ PASSWORD = "correct horse battery"
 @pytest.fixture(scope="module")
 def users(tmp_path_factory):
     file = tmp_path_factory.mktemp("users") / "users"
-    lines = [passwords.line(name, Role(role), PASSWORD) for name, role in USERS.items()]
+    lines = [login_line(name, role, PASSWORD) for name, role in USERS.items()]
     file.write_text("\n".join(lines))
     return file
 
@@ -97,7 +96,6 @@ def test_scripts_use_basic(serve, users):
 
 def test_a_remembered_login_of_a_script_waits_too(serve, users, monkeypatch):
     """Otherwise the answer to the right guess differs from the others."""
-    # The hash of each guess takes long, on purpose.
     monkeypatch.setattr(auth, "MOST_FAILURES", 3)
     client = serve(users=users)
     assert client.get("/api/queues", auth=("ann", PASSWORD)).status_code == 200
@@ -146,7 +144,7 @@ def test_a_login_has_the_role_and_the_password_that_the_file_has_now(serve, queu
     write(lambda line: line.replace("ann:look", "ann:operate"))
     assert client.get(pause).status_code == 200
 
-    other = passwords.line("ann", Role.OPERATE, "another long password")
+    other = login_line("ann", "operate", "another long password")
     write(lambda line: other if line.startswith("ann:") else line)
     assert client.get(pause).status_code == 401
     client.cookies.clear()

@@ -5,14 +5,13 @@ import time
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ignis_console import passwords
 from ignis_console.auth import MOST_FAILURES
 from ignis_console.config import ConsoleOptions
 from ignis_console.console import Console
 from ignis_console.pages import PAGES
-from ignis_console.passwords import Role
 from queue_core import BadOption, CatalogUnavailable
 from queue_core.watching import prometheus
+from tests.console.clients import login_line
 
 TOKEN = "0123456789abcdef"
 
@@ -59,7 +58,7 @@ def test_the_token_opens_the_metrics_and_nothing_else(serve, store, queue, token
 
 def test_a_login_that_may_look_reads_them(looker, serve, queue, tmp_path):
     users = tmp_path / "users"
-    users.write_text(passwords.line("scraper", Role.LOOK, "correct horse battery"))
+    users.write_text(login_line("scraper", "look", "correct horse battery"))
     script = serve(users=users).get("/metrics", auth=("scraper", "correct horse battery"))
 
     for answer in (looker.get("/metrics"), script):
