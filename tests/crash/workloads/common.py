@@ -14,7 +14,7 @@ from tests.children import Journal
 from tests.factories import make_queue, orders
 
 #: Messages of a load that is inlined, and of one that becomes a file.
-FEW, MANY = 20, 4_000
+FEW, MANY = 20, 3_000
 
 Act = Callable[[Store, Journal], None]
 
