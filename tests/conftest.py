@@ -35,7 +35,7 @@ EACH_CATALOG = ("golden", "model", "property")
 #: A folder about locks. The gate runs its cases on PostgreSQL: on SQLite, writers take turns.
 ON_POSTGRESQL = "processes/interleavings"
 #: Examples of a test by hypothesis that gives no number: in the gate, and in `make test-all`.
-EXAMPLES = 40, 100
+EXAMPLES = 30, 100
 #: Spark runs for seconds here, too briefly for the optimizing compiler and parallel collectors.
 BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
