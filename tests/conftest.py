@@ -137,8 +137,8 @@ def catalog_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]
         folder = tmp_path / "store"
         yield Address.of(folder).catalog
         return
-    # A test that is given a store is not about its creation.
-    ready = "store" in request.fixturenames
+    # A test that is given a store, or one of an old format, is not about its creation.
+    ready = not {"store", "old"}.isdisjoint(request.fixturenames)
     with request.getfixturevalue("postgres").database(ready=ready) as url:
         yield url
 

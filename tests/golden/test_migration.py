@@ -13,6 +13,7 @@ from queue_core import ConsumerPool, Store
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.format import FORMAT
+from queue_core.catalog.identity import clock
 from queue_core.errors import DamagedCatalog, FormatTooNew
 from queue_core.support import faults
 from queue_core.upkeep.leader.lease import LeaseLeader
@@ -39,6 +40,8 @@ def old(catalog_url, tmp_path):
         shutil.copytree(folder_of(FORMAT), folder)
     else:
         with Store(address) as store:
+            # The database is a copy, and has the time at which the first one was made.
+            store.catalog.write(clock.accept)
             fill(store)
     return address
 
