@@ -11,7 +11,7 @@ from queue_core.verbs.settle import settle
 from tests.factories import make_stager, numbers_of, orders
 
 #: Messages that become a file.
-MANY = 4_000
+MANY = 3_000
 
 
 def on_sqlite(store):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pyarrow as pa
 import pytest
 
@@ -139,15 +141,30 @@ def test_a_seek_beside_a_trim(store, topic, reader, race, to, seek_first):
     in_order(store)
 
 
-@pytest.mark.parametrize("copies", ["snapshot", "billing", "orders"])
-@pytest.mark.parametrize("name", ["orders", "billing"])
-@pytest.mark.parametrize("point", ["compact.written", "compact.before_commit"])
+#: What is copied, and the queue of its messages.
+SOURCES = {"snapshot": "billing", "billing": "billing", "orders": "orders"}
+
+
+def marks_of(point, name, copies):
+    """Before its transaction, a compaction of other messages holds nothing: that is for nights."""
+    is_beside = point == "compact.written" and name != SOURCES[copies]
+    return (pytest.mark.nightly,) if is_beside else ()
+
+
+@pytest.mark.parametrize(
+    ("point", "name", "copies"),
+    [
+        pytest.param(*case, marks=marks_of(*case))
+        for case in itertools.product(
+            ("compact.written", "compact.before_commit"), ("orders", "billing"), SOURCES
+        )
+    ],
+)
 def test_a_compaction_beside_a_copy(store, topic, reader, race, copies, name, point):
     for number in range(80):
         topic.load(orders(1, number))
     reader.browse()
-    source = "billing" if copies == "snapshot" else copies
-    waits = point.endswith("commit") and (on_sqlite(store) or name == source)
+    waits = point.endswith("commit") and (on_sqlite(store) or name == SOURCES[copies])
     race(compacts(name), point, snaps if copies == "snapshot" else clones(copies), waits=waits)
     in_order(store)
     if copies == "snapshot":
