@@ -428,7 +428,7 @@ def test_an_action_is_seen_by_the_next_look_and_in_haste_after_it(operator, stor
 
 def test_the_figures_of_a_page_are_of_one_moment(operator, store, queue):
     """However the queue changes meanwhile, the sum of its shards is the figure above them."""
-    for round in range(20):
+    for round in range(8):
         queue.load(orders(1, first=1000 + round))
         operator.app.state.console.changed("orders")
         page = operator.get("/api/queues/orders").json()
