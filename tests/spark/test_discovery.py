@@ -12,10 +12,13 @@ def test_spark_knows_ignis_with_nothing_registered(rig):
     rig.orders(2)
     registered = rig.spark.newSession()
     registered.dataSource.register(IgnisDataSource)
-    for session in (rig.spark, rig.spark.newSession(), registered):
-        for name in ("ignis", "IGNIS"):
-            table = session.read.format(name).options(queue="orders", path=rig.path).load()
-            assert table.count() == 2
+    other = rig.spark.newSession()
+    for session, name in (
+        *((rig.spark, "IGNIS"), (other, "ignis")),
+        *((registered, "ignis"), (registered, "IGNIS")),
+    ):
+        table = session.read.format(name).options(queue="orders", path=rig.path).load()
+        assert table.count() == 2
 
 
 def test_a_view_in_sql_reads_a_queue(rig):
@@ -76,7 +79,7 @@ def test_a_catalog_in_postgresql_with_a_storage_apart_works_from_end_to_end(
         writer.option("key", "number").save()
 
         stream = rig.spark.readStream.format("ignis").options(queue="in", consumer="mover", **place)
-        stream = stream.option("maxMessagesPerTrigger", 2000).load()
+        stream = stream.option("maxMessagesPerTrigger", 3000).load()
         move = stream.writeStream.format("ignis").options(queue="out", **place)
         move = move.option("checkpointLocation", str(tmp_path / "move"))
         finish(move.trigger(availableNow=True).start())

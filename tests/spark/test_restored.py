@@ -59,17 +59,17 @@ def test_messages_loaded_after_a_restore_are_neither_lost_nor_deleted_unseen(rig
 
 
 def test_a_store_that_is_made_again_under_a_kept_checkpoint_loses_no_batch(rig):
-    rig.orders(30)
+    rig.orders(20)
     finish(rig.sink(rig.source(maxMessagesPerTrigger=10), "copy"))
     again = Rig(rig.spark, rig.folder / "again")
     shutil.copytree(rig.folder / "checkpoint", again.folder / "checkpoint")
 
-    again.orders(50)
+    again.orders(40)
     # A later batch does not make the queue, whose settings it may not know.
     again.store.create_queue("copy", ORDERS)
     finish(again.sink(again.source(maxMessagesPerTrigger=10), "copy"))
 
-    assert again.arrived() == list(range(50))
+    assert again.arrived() == list(range(40))
     again.store.close()
 
 

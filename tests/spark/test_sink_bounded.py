@@ -58,11 +58,11 @@ def test_a_batch_that_is_there_already_waits_for_no_room(rig):
 
 
 def test_a_commit_can_drop_the_oldest(rig):
-    rig.orders(30)
+    rig.orders(16)
     copy = bounded(rig, 10)
     finish(rig.sink(rig.source(maxMessagesPerTrigger=8), "copy", onFull="ring"))
-    assert numbers_of(copy.browse()) == list(range(20, 30))
-    assert counts(copy, "loaded", "dropped") == [30, 20]
+    assert numbers_of(copy.browse()) == list(range(6, 16))
+    assert counts(copy, "loaded", "dropped") == [16, 6]
 
 
 def test_a_batch_that_can_never_fit_says_so_at_once(rig):

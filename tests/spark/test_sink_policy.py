@@ -27,7 +27,7 @@ def expected(count):
 )
 def test_messages_of_one_key_become_one(rig, trigger):
     rig.orders(100, shards=4, key="number")
-    stream = rig.source(maxMessagesPerTrigger=30)
+    stream = rig.source(maxMessagesPerTrigger=60)
     finish(rig.sink(stream, "totals", key="customer", policy=MERGE, trigger=trigger))
     totals = rig.store.queue("totals")
     if trigger is ONCE:

@@ -24,7 +24,7 @@ def fired(rig, count=4):
 
 def test_a_stream_gives_each_message_its_outcome_and_its_reason(rig):
     queue = rig.orders(12, shards=3, key="number")
-    judged = rig.source(maxMessagesPerTrigger=5, **NAMED).selectExpr(
+    judged = rig.source(maxMessagesPerTrigger=7, **NAMED).selectExpr(
         "_message_id",
         "elt(number % 3 + 1, 'delete', 'sideline', 'reload') AS outcome",
         "if(number >= 4, 'late', NULL) AS kind",

@@ -35,7 +35,7 @@ def test_the_last_batch_of_a_query_that_is_gone_is_acknowledged_when_it_is_start
 
 def test_a_settling_query_leaves_undecided_messages_in_flight(rig):
     queue = rig.orders(6, shards=2, key="number")
-    stream = rig.source(ack="settle", consumer="picky", maxMessagesPerTrigger=2)
+    stream = rig.source(ack="settle", consumer="picky", maxMessagesPerTrigger=4)
     decided = stream.where("number % 3 < 2").select(
         "_message_id",
         F.when(F.col("number") % 3 == 0, "delete").otherwise("sideline").alias("outcome"),
