@@ -43,23 +43,16 @@ def test_offsets_are_a_consumer_and_a_ticket_in_this_order(rig):
     assert lines == ['{"consumer": "reader", "ticket": 1}', '{"consumer": "reader", "ticket": 2}']
 
 
-def test_without_a_name_the_checkpoint_keeps_one(rig):
-    queue = rig.orders(1)
-    rig.numbers(rig.source())
-    queue.load(orders(1))
-    rig.numbers(rig.source())
-    lines = [rig.log("offsets")[batch].read_text().splitlines()[-1] for batch in (0, 1)]
-    first, second = (json.loads(line) for line in lines)
-    assert re.fullmatch(r"spark:\w+:\S+:[0-9a-f]{32}", first["consumer"])
-    assert second == first | {"ticket": 2}
-
-
-def test_a_query_goes_on_where_it_was(rig):
+def test_a_query_goes_on_where_it_was_and_its_checkpoint_keeps_a_name(rig):
     queue = rig.orders(3)
     assert rig.numbers(rig.source()) == [[0, 1, 2]]
     queue.load(orders(2, first=3))
     assert rig.numbers(rig.source()) == [[3, 4]]
     assert counts(queue, "deleted") == [5]
+    lines = [rig.log("offsets")[batch].read_text().splitlines()[-1] for batch in (0, 1)]
+    first, second = (json.loads(line) for line in lines)
+    assert re.fullmatch(r"spark:\w+:\S+:[0-9a-f]{32}", first["consumer"])
+    assert second == first | {"ticket": 2}
 
 
 def test_a_batch_that_failed_is_read_again_the_same_rows_in_the_same_order(rig):

@@ -95,7 +95,7 @@ def test_an_idle_queue_does_not_hold_up_the_other_sources_of_a_query(rig):
     both = rig.source().select("number").union(ticks.select(F.col("value").alias("number")))
     seen = []
     query = rig.each(both, lambda batch, _: seen.append(numbers_in(batch)), trigger={})
-    wait_until(lambda: sum(map(bool, seen)) >= 3, query)
+    wait_until(lambda: sum(map(bool, seen)) >= 2, query)
     queue.load(orders(2, first=1000))
     wait_until(lambda: {1000, 1001} <= set(chain.from_iterable(seen)), query)
     wait_until(lambda: counts(queue, "deleted") == [2], query)
