@@ -4,7 +4,7 @@ import pytest
 
 from tests.kills.killing import WORKS, kill, prepare
 
-KILLS = 12
+KILLS = 8
 #: The others differ in how handlers give rows.
 IN_THE_GATE = ("caller", "output of batches")
 
