@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from sqlalchemy import event
 from starlette.testclient import TestClient
 
@@ -23,14 +24,23 @@ def catalog_url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def serve(store: Store) -> Iterator[Callable[..., TestClient]]:
+def one_loop() -> Iterator[BlockingPortal]:
+    """What all clients of a test run in, as in a server; otherwise each request begins its own."""
+    with start_blocking_portal() as portal:
+        yield portal
+
+
+@pytest.fixture
+def serve(store: Store, one_loop: BlockingPortal) -> Iterator[Callable[..., TestClient]]:
     """Make a client of a console with options; it is not logged in, and has an *address*."""
     apps = []
 
     def make(*, address: str = "testclient", **options: object) -> TestClient:
         app = create_app(store, ConsoleOptions(**options))
         apps.append(app)
-        return TestClient(app, base_url=ORIGIN, client=(address, 50_000))
+        client = TestClient(app, base_url=ORIGIN, client=(address, 50_000))
+        client.portal = one_loop
+        return client
 
     yield make
     for app in apps:
