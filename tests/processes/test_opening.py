@@ -11,8 +11,7 @@ PROCESSES = 12
 
 
 def open_and_load(address, begin):
-    while time.monotonic() < begin:
-        pass
+    time.sleep(max(0.0, begin - time.monotonic()))
     with Store(address) as store:
         store.create_queue("orders", ORDERS, shards=2, exist_ok=True).load(orders(10))
 
