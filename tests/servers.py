@@ -66,6 +66,8 @@ class Postgres:
         self._create(name, "template0")
         nowhere = Storage.open(tempfile.gettempdir())
         Catalog(self._url(name), create=True, new=NewStore(nowhere, adopt=True)).close()
+        # A first connection writes what it has found to a file, which copies have too.
+        sa.create_engine(self._url(name), poolclass=sa.NullPool).connect().close()
         return name
 
     @contextmanager
