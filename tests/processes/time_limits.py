@@ -92,8 +92,8 @@ class Sales:
         return dict(self._counts), wrong
 
     def _load(self) -> None:
-        self._queue.load(orders(40, self._loaded))
-        self._loaded += 40
+        self._queue.load(orders(20, self._loaded))
+        self._loaded += 20
 
     def _pool(self, handler: Callable[..., bool], limit: float) -> ConsumerPool:
         how: dict[str, Any] = {"concurrency": 4, "batch": 5, "transactional": True}
