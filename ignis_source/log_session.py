@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from math import ceil
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from pyspark.sql.types import StructType
 from sqlalchemy import Connection
@@ -79,6 +79,30 @@ class LogSession:
         """From now on read only what the logs have at this moment."""
         with self.store.catalog.read() as connection:
             self._horizon = self._look(connection)
+
+    def first(self) -> dict[str, Any]:
+        """Return the offset at which a new query begins."""
+        return self.initial().to_json()
+
+    def after(self, start: dict[str, Any], *, everything: bool) -> dict[str, Any]:
+        """Return the offset of the next batch, of *everything* if so; *start* if there is none."""
+        begin = LogOffset.from_json(start)
+        found = self.next(begin, None if everything else self._log.most)
+        return start if found is begin else found.to_json()
+
+    def parts(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[LogPartition]:
+        """Return the messages of the batch that *end* describes."""
+        return [] if start == end else self.plan(LogOffset.from_json(end))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Note nothing: only Spark's checkpoint says where the query is."""
+
+    def report(self) -> dict[str, Any]:
+        """Return the ends of the logs."""
+        ends: dict[str, Any] = {}
+        for (queue, shard), each in sorted(self.reached.items()):
+            ends.setdefault(queue, {})[str(shard)] = each.end
+        return ends
 
     def initial(self) -> LogOffset:
         """Return the offset at which a new query begins."""

@@ -1,4 +1,4 @@
-"""Spark 4.0 and 4.1: readers that learn where a batch starts from the plans that Spark requests.
+"""Spark 4.0 and 4.1: a reader that learns where a batch starts from the plans that Spark requests.
 
 These versions ask for the next offset without saying which one is committed. But they ask only
 when all logged batches are committed. And a query that restarts first tells its reader the last
@@ -9,25 +9,21 @@ that has planned nothing belongs to a new query.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import InputPartition
 
-from ignis_source.log_stream import IgnisLogReader
 from ignis_source.stream import IgnisStreamReader
-from ignis_source.task_stream import IgnisTaskReader
 from queue_core.errors import BadOption
 from queue_core.support.brief_errors import briefly
 
 _WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 
 
-class _StartsFromPlans(DataSourceStreamReader):
+class OlderReader(IgnisStreamReader):
     """Takes the end of the last plan for the start of the next batch."""
 
-    #: Acknowledges the batches up to a start, and returns the next offset.
-    after: Callable[..., dict[str, Any]]
     #: The offset at which a new query begins, and the end of the last plan.
     _first: dict[str, Any] | None = None
     _end: dict[str, Any] | None = None
@@ -47,8 +43,8 @@ class _StartsFromPlans(DataSourceStreamReader):
     @briefly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Plan the rows after *start* up to *end*; raises `BadOption` if Spark asked too early."""
-        # The other base class has it; it begins the session, at the first call after a restart.
-        self._driver()  # type: ignore[attr-defined]
+        # At the first call after a restart, it begins the session.
+        self._driver()
         if start == end and self._end is None and self._first not in (None, end):
             raise BadOption(
                 f"{_WRAPPER}=true hides from the ignis source which batches are committed; before "
@@ -57,15 +53,3 @@ class _StartsFromPlans(DataSourceStreamReader):
         self._end = end
         # Not a batch: its start may not be committed, and must not be acknowledged.
         return [] if start == end else super().partitions(start, end)
-
-
-class OlderStreamReader(_StartsFromPlans, IgnisStreamReader):
-    """The reader of messages."""
-
-
-class OlderTaskReader(_StartsFromPlans, IgnisTaskReader):
-    """The reader of side tasks."""
-
-
-class OlderLogReader(_StartsFromPlans, IgnisLogReader):
-    """The reader of logs."""

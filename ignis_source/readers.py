@@ -21,25 +21,17 @@ def stream_reader(options: SourceOptions, schema: StructType) -> DataSourceStrea
         options.log.check(streams=True)
     # Each import is only for some versions, and a query waits for it.
     if tells_start():
-        from ignis_source.admission import (
-            AdmittedLogReader,
-            AdmittedStreamReader,
-            AdmittedTaskReader,
-        )
+        from ignis_source.admission import AdmittedReader
 
-        if options.log is not None:
-            return AdmittedLogReader(options, schema)
-        return (AdmittedTaskReader if options.reports else AdmittedStreamReader)(options, schema)
-    from ignis_source.older_spark import OlderLogReader, OlderStreamReader, OlderTaskReader
+        return AdmittedReader(options, schema)
+    from ignis_source.older_spark import OlderReader
 
-    if options.log is not None:
-        return OlderLogReader(options, schema)
     if options.min_messages is not None:
         raise BadOption(
             "ignis source: minMessagesPerTrigger needs Spark 4.2 or later: remove it, or set a "
             "longer processingTime trigger"
         )
-    return (OlderTaskReader if options.reports else OlderStreamReader)(options, schema)
+    return OlderReader(options, schema)
 
 
 @cache

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from sqlalchemy import Connection
@@ -19,6 +19,7 @@ from sqlalchemy import Connection
 from ignis_source.firing import Linger, TicketFirer, tickets_of
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
+from ignis_source.partition import IgnisPartition, split
 from ignis_source.presence import QueryPresence
 from ignis_source.queue_refresh import located
 from ignis_source.requests import Requests
@@ -32,7 +33,7 @@ from queue_core.catalog.slices.shard_locks import Horizon
 from queue_core.errors import BadOption, Unavailable
 from queue_core.support import faults
 from queue_core.values.model import Consumer, Magazine, QueueInfo, ReadPlan, TicketRange
-from queue_core.values.names import KEEPER, listed
+from queue_core.values.names import KEEPER, listed, of_keeper, of_query
 from queue_core.values.schema import output_schema
 from queue_core.verbs.acknowledge import acknowledge_within, leave
 from queue_core.verbs.quarantine import quarantine
@@ -68,6 +69,8 @@ class Session:
     def _open(self, options: SourceOptions) -> None:
         # By the names that the sink gets too.
         breaker = _breaker(self.store, options)
+        #: The consumer of the offsets that Spark has, and after which queues a new one is named.
+        self._name, self._named = options.consumer, options.queues
         self._options = options = located(self.store, options)
         self._requests = Requests(self.store, options)
         self._queues = self._requests.queues
@@ -108,6 +111,48 @@ class Session:
                 take_in(self.store.catalog, self.store.storage.uri, ids, seconds=seconds)
                 break
         self._requests.horizon = Horizon.now(self.store.catalog, ids, self._options.magazine)
+
+    def first(self) -> dict[str, Any]:
+        """Return the offset before the first ticket."""
+        if self._name is None:
+            name = of_query(self._named)
+            self._name = of_keeper(name) if self._options.ack == "keep" else name
+        return Offset(self._name, 0).to_json()
+
+    def after(self, start: dict[str, Any], *, everything: bool) -> dict[str, Any]:
+        """
+        Acknowledge committed batches, then fire the next messages.
+
+        Spark asks only when all batches up to *start* are committed. For the last batch of a run
+        this is the only notice. With *everything*, the options do not limit the batch, and it does
+        not wait for more messages.
+        """
+        begin = Offset.from_json(start)
+        self._name = begin.consumer
+        self.acknowledge(begin)
+        options = self._options
+        most = (None, None) if everything else (options.max_messages, options.max_bytes)
+        return self.next(begin, *most, lingers=not everything).to_json()
+
+    def parts(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[IgnisPartition]:
+        """Return the messages of the tickets after *start* up to *end*."""
+        finish = Offset.from_json(end)
+        self._name = finish.consumer
+        plan = self.plan(Offset.from_json(start), finish)
+        # A browser fires no messages, so executors select while they read.
+        selector = self._options.selector if self._options.ack == "browse" else None
+        now = None if selector is None else self.store.catalog.now()
+        return split(plan, self.partitions, selector, now)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Acknowledge a batch."""
+        self.acknowledge(Offset.from_json(end))
+
+    def report(self) -> dict[str, Any] | None:
+        """Return the last ticket that this session knows, and the figures of the queues."""
+        if self._name is None:
+            return None
+        return Offset(self._name, max(self._latest, 0)).to_json() | self.figures()
 
     def acknowledge(self, offset: Offset) -> None:
         """Note that every batch up to *offset* is committed."""
@@ -183,11 +228,6 @@ class Session:
     def columns(self) -> pa.Schema:
         """The columns that the queues have, and the metadata columns."""
         return output_schema(self._queues.infos[0].schema)
-
-    @property
-    def latest(self) -> int:
-        """The last ticket that this session knows."""
-        return max(self._latest, 0)
 
     @property
     def partitions(self) -> int:

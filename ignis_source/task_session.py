@@ -2,6 +2,10 @@
 
 There is one per query and process, as `ignis_source.session` is for messages. Executors do the
 work (`ignis_source.task_partition`).
+
+An offset is a round of claimed runs, as a ticket is for messages (`queue_core.catalog.records.
+task_runs`). The rows of a batch come from the catalog's task log. So a batch that is planned again
+has the same rows, even if another process did its work.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
@@ -70,14 +75,44 @@ class TaskSession:
         #: A round, and how many shares of each task it has.
         self._claimed: tuple[int, Counter[str]] = (0, Counter())
 
+    def first(self) -> dict[str, Any]:
+        """Return the offset after all present reports."""
+        return self.begin().to_json()
+
+    def after(self, start: dict[str, Any], *, everything: bool) -> dict[str, Any]:
+        """Claim the due tasks, which no limit concerns; return the offset of their round."""
+        return self.next(self._own(start)).to_json()
+
+    def parts(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return the runs of the rounds after *start* up to *end*."""
+        return self.plan(self._own(start), self._own(end))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Keep the reports: other queries read them too."""
+
+    def report(self) -> dict[str, Any] | None:
+        """Return the newest offset, and how many shares of each task its round has."""
+        if self._latest is None:
+            return None
+        stream, number = self._latest.stream, self._latest.round
+        if self._claimed[0] != number:
+            with self.store.catalog.read() as connection:
+                runs = task_runs.of_rounds(connection, stream, number - 1, number)
+            self._claimed = number, Counter(run.task for run in runs)
+        return self._latest.to_json() | {"claimed": dict(self._claimed[1])}
+
     def begin(self) -> TaskOffset:
         """Return the offset at which a query without a checkpoint begins."""
         newest = self._newest("")
         stream = TaskOffset.new_stream(str(self.store.catalog.store))
         return TaskOffset(stream, since=newest, round=0, report=newest)
 
-    def run_once(self) -> None:
-        """Claim the tasks once, due or not, at the next call of `next`; then end the query."""
+    def set_horizon(self) -> None:
+        """
+        Claim the tasks once, due or not, at the next call of `next`; then end the query.
+
+        Later, because Spark has not requested the first offset yet.
+        """
         self._once, self._asked = True, False
 
     def next(self, start: TaskOffset) -> TaskOffset:
@@ -130,21 +165,15 @@ class TaskSession:
             planned.append(TablePartition.of(told))
         return planned
 
-    def figures(self) -> dict[str, object] | None:
-        """Return the newest offset, and how many shares of each task its round has."""
-        if self._latest is None:
-            return None
-        stream, number = self._latest.stream, self._latest.round
-        if self._claimed[0] != number:
-            with self.store.catalog.read() as connection:
-                runs = task_runs.of_rounds(connection, stream, number - 1, number)
-            self._claimed = number, Counter(run.task for run in runs)
-        return self._latest.to_json() | {"claimed": dict(self._claimed[1])}
-
     def close(self) -> None:
         """Stop leading and close the store. Spark does not call this; tests do."""
         self.leader.stop()
         self.store.close()
+
+    def _own(self, logged: dict[str, Any]) -> TaskOffset:
+        offset = TaskOffset.from_json(logged)
+        offset.check_store(str(self.store.catalog.store))
+        return offset
 
     def _look(self, start: TaskOffset) -> tuple[int | None, TaskOffset]:
         """Return the number of a new round, and *start* with the newest report of others."""

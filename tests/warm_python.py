@@ -30,7 +30,7 @@ _IMPORTED = [
     *("pyspark.worker", "pyspark.sql.streaming.python_streaming_source_runner"),
     *("pyspark.sql.worker.create_data_source", "pyspark.sql.worker.plan_data_source_read"),
     *("pyspark.sql.worker.write_into_data_source", "pyspark_ignis.source", "queue_core.store"),
-    *("ignis_source.schema", "ignis_source.stream", "ignis_source.task_stream"),
+    *("ignis_source.schema", "ignis_source.stream"),
     *("ignis_sink.load", "ignis_sink.planning", "ignis_sink.publishing", "ignis_sink.settle"),
     "queue_core.selector.grammar",
 ]

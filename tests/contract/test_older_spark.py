@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from ignis_source.older_spark import OlderStreamReader
+from ignis_source.older_spark import OlderReader
 from ignis_source.options import SourceOptions
 from ignis_source.session import Session
 from queue_core.errors import BadOption
@@ -34,7 +34,7 @@ def life(store, monkeypatch):
         given = {"catalog": store.address.catalog, "storage": store.address.storage}
         given |= {"queue": "orders", "tasks": "none", "idleWait": "0.05"}
         given |= {"maxMessagesPerTrigger": "2", "includeMetadata": "false"}
-        return OlderStreamReader(SourceOptions.of(given | options), from_arrow_schema(ORDERS))
+        return OlderReader(SourceOptions.of(given | options), from_arrow_schema(ORDERS))
 
     yield begin
     for session in sessions:

@@ -188,7 +188,7 @@ def test_shares_of_a_compaction_have_all_shards_once(store, stream, monkeypatch)
     for number in range(400):
         queue.load(orders(1, first=number))
     one = stream("compact", numPartitions="3")
-    one.session.run_once()
+    one.session.set_horizon()
     start = one.session.begin()
     end = one.session.next(start)
 
@@ -212,7 +212,7 @@ def test_shares_of_a_vacuum_remove_each_file_once(store, stream, monkeypatch):
     queue.delete(queue.fire("all"))
     store.catalog.write(lambda c: c.execute(update(files).values(since=0)))
     one = stream("vacuum", numPartitions="3")
-    one.session.run_once()
+    one.session.set_horizon()
     start = one.session.begin()
     end = one.session.next(start)
 
@@ -234,7 +234,7 @@ def test_shares_of_a_deep_check_find_each_fault_once(store, stream, monkeypatch)
         third = len(data) // 3
         file.write_bytes(data[:third] + bytes(third) + data[2 * third :])
     one = stream("fsck", numPartitions="3", deep="true")
-    one.session.run_once()
+    one.session.set_horizon()
     start = one.session.begin()
     end = one.session.next(start)
 

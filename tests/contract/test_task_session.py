@@ -42,7 +42,7 @@ def _impatient(monkeypatch):
 
 def once(session):
     """Run the tasks of a query once; return its reports."""
-    session.run_once()
+    session.set_horizon()
     start = session.begin()
     end = session.next(start)
     rows = told(session, start, end)
@@ -177,7 +177,7 @@ def test_once_it_runs_what_is_asked_for_due_or_not_and_ends(store, session):
     with_sidelined(store, 5, "one")
     with_sidelined(store, 3, "other", shovel_interval=None)
     query = session()
-    query.run_once()
+    query.set_horizon()
     start = query.begin()
 
     end = query.next(start)
@@ -201,7 +201,7 @@ def test_of_queues_that_are_named_alone_the_tasks_are_run_and_told(store, sessio
     with_sidelined(store, 5, "one")
     other = with_sidelined(store, 3, "other")
     query = session(queue="one")
-    query.run_once()
+    query.set_horizon()
     start = query.begin()
     other.shovel()
 

@@ -25,7 +25,7 @@ from ignis_sink.load import LoadStreamWriter, stage
 from ignis_sink.message import LoadMessage, SettleMessage, Target
 from ignis_sink.options import SinkOptions
 from ignis_sink.settle import SettleStreamWriter, gather
-from ignis_source.admission import AdmittedLogReader, AdmittedStreamReader
+from ignis_source.admission import AdmittedReader
 from ignis_source.options import SourceOptions
 from queue_core import Store
 from queue_core.catalog.identity import handle
@@ -199,8 +199,7 @@ class Query:
     def run(self) -> None:
         """Live one life of the query; it ends with an error, or by being killed."""
         world, log = self.world, self.checkpoint
-        kind = AdmittedLogReader if self.ack == "log" else AdmittedStreamReader
-        reader = kind(self._source(), from_arrow_schema(MESSAGES))
+        reader = AdmittedReader(self._source(), from_arrow_schema(MESSAGES))
         number = log.last
         if number is None:
             start, number = reader.initialOffset(), 0
@@ -230,7 +229,7 @@ class Query:
 
     def _run_batch(
         self,
-        reader: AdmittedLogReader | AdmittedStreamReader,
+        reader: AdmittedReader,
         number: int,
         start: dict[str, Any],
         end: dict[str, Any],

@@ -1,5 +1,6 @@
 """What Spark's read limits and the options make of each other."""
 
+from functools import partial
 from unittest.mock import call, create_autospec
 
 import pytest
@@ -11,7 +12,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ignis_source.admission import AdmittedStreamReader, default_limit
+from ignis_source.admission import AdmittedReader, default_limit
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.session import Session
@@ -53,7 +54,9 @@ def test_spark_is_told_one_limit(given, limit):
 def test_a_trigger_keeps_the_options_limits_unless_it_asks_for_everything(given, limits):
     session = create_autospec(Session, instance=True)
     start = session.next.return_value = Offset("reader", 1)
-    reader = AdmittedStreamReader(options(given), StructType())
+    session._options = options(given)
+    session.after = partial(Session.after, session)
+    reader = AdmittedReader(options(given), StructType())
     reader._session = session
 
     reader.latestOffset(start.to_json(), default_limit(options(given)))
