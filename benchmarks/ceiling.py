@@ -1,12 +1,11 @@
-"""Measure rows per second of the source, the sink, and both, against bare Arrow files.
+"""Measure rows per second of the source against bare Arrow files.
 
     python -m benchmarks.ceiling [--messages 4000000] [--rounds 3]
 
-Messages have a short key and 100 bytes of payload. Each round measures the bare files and the queue
-in turn, so that a noisy machine affects both; the result is the median of the rounds' ratios. Spark
-ends Python workers that were idle for a minute, so a copy of a few rows starts the workers of both
-before they are measured. Times come from Spark's progress reports (the whole trigger) or from the
-whole batch write.
+Messages have a short key and 100 bytes of payload. Each round reads the bare files and the queue in
+turn, so that a noisy machine affects both; the result is the median of the rounds' ratios. Times
+come from Spark's progress reports (the whole trigger). The workload `bulk` of `benchmarks.peers`
+also writes, and copies from queue to queue.
 """
 
 from __future__ import annotations
@@ -15,14 +14,11 @@ import argparse
 import shutil
 import statistics
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
@@ -44,10 +40,6 @@ class Ceiling:
         self._folder = folder
         self._messages = messages
         self._fresh = 0
-        self.rows = spark.range(0, messages, 1, PARTITIONS).selectExpr(
-            "concat('k', cast(id % 5000 as string)) as key",
-            f"cast(rpad(cast(id as string), {PAYLOAD}, 'x') as binary) as payload",
-        )
 
     def new(self, name: str) -> str:
         """Return a new folder."""
@@ -56,96 +48,35 @@ class Ceiling:
         path.mkdir()
         return str(path)
 
-    def write_bare(self, path: str) -> float:
-        """Return the seconds to write all rows as bare files."""
-        return _timed(lambda: _save(self.rows.write.format("bare"), path))
-
-    def write_queue(self, path: str, key: str | None) -> float:
-        """Return the seconds to load all rows into a queue."""
-        writer = self.rows.write.format("ignis").option("queue", "q").option("shards", PARTITIONS)
-        return _timed(lambda: _save(writer.option("key", key) if key else writer, path))
-
-    def read(self, stream: DataFrame, checkpoint: str) -> float:
-        """Return the seconds to read a stream to its end and drop the rows."""
+    def read(self, source: str, path: str, **options: str) -> float:
+        """Return the seconds to read a stream of a folder to its end and drop the rows."""
+        stream = self._spark.readStream.format(source).options(**options).load(path)
         query = (
             stream.writeStream.format("noop")
-            .option("checkpointLocation", checkpoint)
+            .option("checkpointLocation", self.new("checkpoint"))
             .trigger(availableNow=True)
             .start()
         )
         return _seconds(query, self._messages)
 
-    def through(self, stream: DataFrame, sink: str, path: str, **options: str) -> float:
-        """Return the seconds to read a stream to its end and write the rows."""
-        return _seconds(self._copy(stream, sink, path, **options), self._messages)
-
-    def _copy(self, stream: DataFrame, sink: str, path: str, **options: str) -> StreamingQuery:
-        """Read a stream to its end, write the rows, and return the query."""
-        query = (
-            stream.writeStream.format(sink)
-            .options(**options)
-            .option("checkpointLocation", self.new("checkpoint"))
-            .trigger(availableNow=True)
-            .start(path)
-        )
-        query.awaitTermination()
-        return query
-
-    def stream(self, source: str, path: str, **options: str) -> DataFrame:
-        """Return a stream of a folder."""
-        return self._spark.readStream.format(source).options(**options).load(path)
-
-    def _warm_up(self) -> None:
-        """Copy a few rows with each contender."""
-        bare, queue = self.new("bare"), self.new("queue")
-        few = self.rows.limit(1000)
-        _save(few.write.format("bare"), bare)
-        _save(few.write.format("ignis").option("queue", "q"), queue)
-        self._copy(self.stream("bare", bare), "bare", self.new("bare"))
-        self._copy(self.stream("ignis", queue, queue="q"), "ignis", self.new("queue"), queue="out")
-
     def round(self) -> dict[str, tuple[float, float]]:
         """Return the seconds of bare files and of the queue, for each measure."""
-        bare, queue, unkeyed = self.new("bare"), self.new("queue"), self.new("unkeyed")
-        seconds = {
-            "write, with key": (self.write_bare(bare), self.write_queue(queue, "key")),
-            "write, without key": (
-                self.write_bare(self.new("bare")),
-                self.write_queue(unkeyed, None),
-            ),
-        }
-        ours = {"queue": "q", "includeMetadata": "false", "numPartitions": str(PARTITIONS)}
-        kept = ours | {"ack": "settle", "consumer": READER}
-        seconds["read"] = (
-            self.read(self.stream("bare", bare), self.new("checkpoint")),
-            self.read(self.stream("ignis", queue, **kept), self.new("checkpoint")),
+        bare, queue = self.new("bare"), self.new("queue")
+        rows = self._spark.range(0, self._messages, 1, PARTITIONS).selectExpr(
+            "concat('k', cast(id % 5000 as string)) as key",
+            f"cast(rpad(cast(id as string), {PAYLOAD}, 'x') as binary) as payload",
         )
-        _reload(queue)
-        seconds["read, with metadata"] = (
-            self.read(self.stream("bare", bare), self.new("checkpoint")),
-            self.read(
-                self.stream("ignis", queue, **kept | {"includeMetadata": "true"}),
-                self.new("checkpoint"),
-            ),
-        )
-        _reload(queue)
-        self._warm_up()
-        seconds["both, with key"] = (
-            self.through(self.stream("bare", bare), "bare", self.new("bare")),
-            self.through(
-                self.stream("ignis", queue, **ours),
-                "ignis",
-                self.new("queue"),
-                queue="out",
-                key="key",
-            ),
-        )
-        seconds["both, without key"] = (
-            self.through(self.stream("bare", bare), "bare", self.new("bare")),
-            self.through(
-                self.stream("ignis", unkeyed, **ours), "ignis", self.new("queue"), queue="out"
-            ),
-        )
+        rows.write.format("bare").mode("append").save(bare)
+        loaded = {"queue": "q", "shards": str(PARTITIONS), "key": "key"}
+        rows.write.format("ignis").options(**loaded).mode("append").save(queue)
+        ours = {"queue": "q", "numPartitions": str(PARTITIONS), "ack": "settle", "consumer": READER}
+        seconds = {}
+        for measure, metadata in (("read", "false"), ("read, with metadata", "true")):
+            seconds[measure] = (
+                self.read("bare", bare),
+                self.read("ignis", queue, includeMetadata=metadata, **ours),
+            )
+            _reload(queue)
         for path in self._folder.iterdir():
             shutil.rmtree(path)
         return seconds
@@ -157,16 +88,6 @@ def _reload(path: str) -> None:
         queue = store.queue("q")
         ids = queue.browse().column("_message_id")
         assert queue.reload(ids, consumer=READER) == len(ids)
-
-
-def _save(writer: Any, path: str) -> None:
-    writer.mode("append").save(path)
-
-
-def _timed(work: Callable[[], None]) -> float:
-    begin = time.perf_counter()
-    work()
-    return time.perf_counter() - begin
 
 
 def _seconds(query: Any, messages: int) -> float:
