@@ -3,7 +3,7 @@
     python -m benchmarks.startup [--messages 1000] [--rounds 10] [--imports]
 
 Each round runs two queries to their end, with Trigger.AvailableNow in one Spark session. One reads
-rows that a bare Python source makes; the other fires as many messages from a queue. The benchmark
+rows of a file by a bare Python source; the other fires as many messages from a queue. The benchmark
 measures the time from `start()` to the end of the query. Two more rounds come first, which start
 Spark's workers and are not counted. It also measures the import of each module that a Spark process
 starts with; with `--imports`, nothing else.
@@ -19,17 +19,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.bare import BareSource
 from benchmarks.session import local_session
 from queue_core import Store
 
@@ -45,70 +43,29 @@ MODULES = (
 )
 
 
-class BareRows(DataSource):
-    """A source that generates its rows."""
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name of the format."""
-        return "bare_rows"
-
-    def schema(self) -> str:
-        """Return a schema of one number."""
-        return "number bigint"
-
-    def streamReader(self, schema: Any) -> BareRowsReader:
-        """Return the reader."""
-        return BareRowsReader(int(self.options["rows"]))
-
-
-class BareRowsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Returns all rows in one micro-batch of one partition."""
-
-    def __init__(self, rows: int) -> None:
-        self._rows = rows
-
-    def initialOffset(self) -> dict[str, Any]:
-        """Return the offset before the only batch."""
-        return {"batch": 0}
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        """Do nothing: there is nothing to prepare."""
-
-    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
-        """Return the offset after the only batch."""
-        return {"batch": 1}
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Return one partition."""
-        return [InputPartition(0)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the rows."""
-        yield pa.RecordBatch.from_pydict({"number": range(self._rows)}, schema=SCHEMA)
-
-
 class Contest:
     """Runs both queries in one Spark session and one folder."""
 
     def __init__(self, folder: Path, messages: int) -> None:
         self._folder = folder
-        self._messages = messages
+        self._rows = pa.table({"number": range(messages)}, schema=SCHEMA)
         self._spark = local_session("startup")
-        self._spark.dataSource.register(BareRows)
+        self._spark.dataSource.register(BareSource)
         self._runs = 0
 
     def bare(self) -> float:
         """Return the seconds that a query of the bare source takes."""
-        return self._run(self._spark.readStream.format("bare_rows").option("rows", self._messages))
+        path = self._folder / f"files-{self._runs}"
+        path.mkdir()
+        with pa.ipc.new_file(str(path / "rows.arrow"), SCHEMA) as writer:
+            writer.write_table(self._rows)
+        return self._run(self._spark.readStream.format("bare").option("path", str(path)))
 
     def queue(self) -> float:
         """Return the seconds that a query of a new queue takes."""
         path = str(self._folder / f"store-{self._runs}")
         with Store.open(path) as store:
-            store.create_queue("q", SCHEMA).load(
-                pa.table({"number": range(self._messages)}, schema=SCHEMA)
-            )
+            store.create_queue("q", SCHEMA).load(self._rows)
         reader = self._spark.readStream.format("ignis").option("includeMetadata", "false")
         return self._run(reader.option("queue", "q").option("path", path))
 
@@ -122,8 +79,8 @@ class Contest:
         query.awaitTermination()
         seconds = time.perf_counter() - start
         read = sum(progress.numInputRows for progress in query.recentProgress)
-        if read != self._messages:
-            raise RuntimeError(f"{read} rows of {self._messages} were read")
+        if read != self._rows.num_rows:
+            raise RuntimeError(f"{read} rows of {self._rows.num_rows} were read")
         shutil.rmtree(checkpoint)
         return seconds
 
