@@ -205,21 +205,6 @@ def vacuum(growth: Growth) -> None:
             growth.measure("vacuum: nothing to do, slices", size, store, store.admin.vacuum)
 
 
-def settle(growth: Growth) -> None:
-    """Settle one message beside many slices that the consumer holds."""
-    for size in (100, 10_000, 60_000):
-        with growth.store() as store:
-            queue = make(store, "many", size)
-            consumer = store.consumer("holder")
-            ids = queue.fire("all", consumer=consumer).ids.to_pylist()
-            growth.measure(
-                "settle 1, in flight",
-                size,
-                store,
-                lambda queue=queue, ids=ids: queue.delete([ids.pop()], consumer="holder"),
-            )
-
-
 def read(growth: Growth) -> None:
     """Read 500 MB of large messages, beside bare Arrow, which reads the same files."""
     for size in (1_000, 100_000, 1_000_000, 10_000_000):
@@ -300,8 +285,7 @@ def _plan(folder: str) -> ReadPlan:
 
 
 ROWS = {
-    row.__name__: row
-    for row in (read, forget, kept, compact, candidates, views, expire, vacuum, settle)
+    row.__name__: row for row in (read, forget, kept, compact, candidates, views, expire, vacuum)
 }
 
 
