@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
-from sqlalchemy import Engine, event
 
 from benchmarks.arguments import add_catalog, address_in
+from benchmarks.costs import Meter
 from queue_core import ConsumerPool, Store, batch_handler, limit
 from queue_core.values.address import Address
 
@@ -117,17 +117,12 @@ def cost(address: Address, name: str, rate: float | None) -> float:
         queue = store.create_queue(name, SCHEMA, limits=limits)
         if rate is not None:
             queue.load(pa.table({"number": np.arange(10)}))
-        begun: list[Any] = []
-
-        def begin(connection: Any) -> None:
-            begun.append(connection)
-
         with ConsumerPool(store, name, lambda _: True, tasks=()):
             time.sleep(2)
-            event.listen(Engine, "begin", begin)
+            meter = Meter(store)
+            before = meter.now()
             time.sleep(10)
-            event.remove(Engine, "begin", begin)
-    return len(begun) / 10
+            return meter.since(before).transactions / 10
 
 
 if __name__ == "__main__":
