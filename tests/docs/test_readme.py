@@ -7,6 +7,8 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from html import unescape
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -15,7 +17,6 @@ import pytest
 from typer.testing import CliRunner
 
 from ignis_cli.app import app
-from scripts import idea_picture
 from tests.conftest import spark_group
 from tests.examples import CONNECT, DATABASE, FOLDER, ROOT, blocks, execute, files
 
@@ -203,19 +204,23 @@ def test_the_picture_of_the_idea_comes_before_the_first_section():
     start = ROOT.joinpath("README.md").read_text().partition("\n## ")[0]
     assert "](docs/idea.svg)" in start
 
-    placed = [
-        (left, text)
-        for left, panel in zip(idea_picture.LEFTS, idea_picture.PANELS, strict=True)
-        for text in (panel.verb, panel.call, panel.note)
-    ]
-    assert [panel.verb.split()[1] for panel in idea_picture.PANELS] == ["load", "fire", "settle"]
-    room = idea_picture.PANEL - idea_picture.INDENT
+    picture = ROOT.joinpath("docs/idea.svg").read_text()
+    panels = _boxes(picture, y=12)
+    assert all(end < left for (_, end), (left, _) in pairwise(panels))
+    assert panels[-1][1] < int(re.search(r'viewBox="0 0 (\d+) ', picture)[1])
+    found = re.findall(r'<text x="(\d+)" y="(\d+)"([^>]*)>([^<]+)</text>', picture)
+    texts = [(int(x), int(y), look, unescape(text)) for x, y, look, text in found]
+    assert [text.split()[1] for _, y, _, text in texts if y == 40] == ["load", "fire", "settle"]
     # A letter of 14 pixels is about 7.2 pixels wide.
-    assert [text for _, text in placed if 7.2 * len(text) > room] == []
-    for panel in idea_picture.PANELS:
-        assert sum(piece.count for piece in panel.pieces) == idea_picture.MESSAGES
-        for piece in panel.pieces:
-            assert 8.2 * len(piece.text) < idea_picture.CELL * piece.count, piece.text
-    ends = [left + idea_picture.PANEL for left in idea_picture.LEFTS]
-    assert all(end < left for end, left in zip(ends, idea_picture.LEFTS[1:], strict=False))
-    assert ends[-1] < idea_picture.WIDTH
+    for x, _, look, text in texts:
+        (end,) = (end for left, end in panels if left < x < end)
+        assert "middle" in look or x + 7.2 * len(text) <= end, text
+    pieces = [text for _, y, _, text in texts if y == 224]
+    for (left, end), text in zip(_boxes(picture, y=196), pieces, strict=True):
+        assert 8.2 * len(text) < end - left + 2, text
+
+
+def _boxes(picture, y):
+    """Return the left and the right edges of the boxes of a picture that begin at a height."""
+    found = re.findall(rf'<rect x="(\d+)" y="{y}" width="(\d+)"', picture)
+    return [(int(x), int(x) + int(width)) for x, width in found]
