@@ -5,6 +5,7 @@ Spark creates one in each of many processes, so modules that need the catalog ar
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -93,17 +94,29 @@ class IgnisDataSource(DataSource):
             BadOption: An option is unknown, malformed, or for batches only.
             SchemaMismatch: The reports lack one of the columns.
         """
-        # A query waits for these.
+        # A query waits for this.
         with without_collections():
             from ignis_source.options import SourceOptions
-            from ignis_source.readers import stream_reader
 
         options = SourceOptions.of(self.options)._replace(all_columns=self._all_columns)
         if options.view is not None:
             raise BadOption(f"view={options.view!r} is for spark.read; a stream reads messages")
         if options.ack == "browse":
             _refuse_order(options)
-        return checked(stream_reader(options, schema))
+        if options.log is not None:
+            options.log.check(streams=True)
+        if tells_start():
+            from ignis_source.admission import AdmittedReader
+
+            return checked(AdmittedReader(options, schema))
+        if options.min_messages is not None:
+            raise BadOption(
+                "ignis source: minMessagesPerTrigger needs Spark 4.2 or later: remove it, or set a "
+                "longer processingTime trigger"
+            )
+        from ignis_source.older_spark import OlderReader
+
+        return checked(OlderReader(options, schema))
 
     @briefly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -190,6 +203,11 @@ class IgnisDataSource(DataSource):
 check_arrivals(IgnisDataSource)
 #: Spark looks for this name in packages called ``pyspark_…``.
 DefaultSource = IgnisDataSource
+
+
+def tells_start() -> bool:
+    """Return whether Spark says where a batch starts, as it does since 4.2."""
+    return find_spec("pyspark.sql.streaming.datasource") is not None
 
 
 def _refuse_order(options: SourceOptions) -> None:

@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import expr
 from pyspark.sql.streaming import StreamingQuery
 
-from ignis_source.readers import tells_start
 from pyspark_ignis import tuned
+from pyspark_ignis.source import tells_start
 from queue_core import Store
 
 if TYPE_CHECKING:
