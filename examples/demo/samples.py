@@ -1,4 +1,4 @@
-"""Sample the queues while queries run, for the progress bars and the picture."""
+"""Sample the queues while queries run, for the progress bars and the pictures."""
 
 from __future__ import annotations
 
@@ -22,9 +22,14 @@ class Sample:
     #: Seconds since the sampler began.
     seconds: float
     loaded: int
+    #: Waiting in main, and in the sideline.
     waiting: int
+    sideline: int
+    #: In flight from either magazine.
     in_flight: int
     deleted: int
+    expired: int
+    #: Moves to the sideline.
     sidelined: int
     #: Messages that the next queue has finished.
     passed_on: int
@@ -64,21 +69,19 @@ class Sampler:
 
     def take(self) -> Sample:
         """Take one sample now."""
-        main = _main(self._queue)
-        columns = ("loaded", "waiting", "in_flight", "deleted", "sidelined")
+        shards = self._queue.metadata()
+        main = shards.filter(pc.equal(shards["magazine"], "main"))
+        sideline = shards.filter(pc.equal(shards["magazine"], "sideline"))
         sample = Sample(
             seconds=time.monotonic() - self._begin,
-            passed_on=_sum(_main(self._next), "deleted") if self._next else 0,
-            **{column: _sum(main, column) for column in columns},
+            sideline=_sum(sideline, "waiting"),
+            passed_on=_sum(self._next.metadata(), "deleted") if self._next else 0,
+            **{column: _sum(main, column) for column in ("loaded", "waiting", "sidelined")},
+            **{column: _sum(shards, column) for column in ("in_flight", "deleted", "expired")},
         )
         self.samples.append(sample)
         self._show(sample)
         return sample
-
-
-def _main(queue: Queue) -> pa.Table:
-    counters = queue.metadata()
-    return counters.filter(pc.equal(counters["magazine"], "main"))
 
 
 def _sum(counters: pa.Table, column: str) -> int:

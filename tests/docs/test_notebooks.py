@@ -35,7 +35,7 @@ assert (end.waiting, end.in_flight, end.sideline) == (0, 0, 0)
 assert end.deleted == tally.consumed == flights.num_rows + 5_000 - never
 assert state == "running"
 places = ("waiting", "in_flight", "sideline", "deleted", "expired")
-totals = {sum(getattr(each, place) for place in places) for each in observer.seen}
+totals = {sum(getattr(each, place) for place in places) for each in observer.samples}
 assert totals == {0, flights.num_rows, flights.num_rows + 5_000}
 assert len(picture.axes) == 2
 """,
