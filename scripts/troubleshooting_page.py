@@ -11,8 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scripts.mistakes import SECTIONS, Mistake, Section, said
-from scripts.spark_mistakes import SPARK, said_by_spark
+from scripts.mistakes import SECTIONS, SPARK, Mistake, Section, said, said_by_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,8 +3,8 @@
 import pytest
 
 from scripts import troubleshooting_page
+from scripts.mistakes import SPARK, said_by_spark
 from scripts.reference_pages import PAGES
-from scripts.spark_mistakes import SPARK, said_by_spark
 from scripts.troubleshooting_page import section
 
 
