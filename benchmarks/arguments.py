@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from queue_core import Store
 from queue_core.values.address import Address
 
 
@@ -58,3 +59,14 @@ def address_in(folder: str | Path, given: argparse.Namespace) -> Iterator[Addres
             yield Address.of(catalog=catalog, storage=Path(folder) / "data")
         else:
             yield Address.of(Path(folder) / "store")
+
+
+@contextmanager
+def store_of(given: argparse.Namespace, *, under: str | None = None) -> Iterator[Store]:
+    """Yield a new store in a temporary folder, whose catalog is where the options say."""
+    with (
+        tempfile.TemporaryDirectory(prefix="ignis-", dir=under) as folder,
+        address_in(folder, given) as address,
+        Store(address) as store,
+    ):
+        yield store

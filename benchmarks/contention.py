@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +22,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.arguments import add_catalog, address_in
+from benchmarks.arguments import add_catalog, store_of
 from benchmarks.costs import Meter
 from queue_core import Store
 from queue_core.selection.request import FireRequest
@@ -252,11 +251,7 @@ def main() -> None:
     add_catalog(arguments)
     arguments.add_argument("--seconds", type=float, default=5.0)
     given = arguments.parse_args()
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        address_in(folder, given) as address,
-        Store(address) as store,
-    ):
+    with store_of(given) as store:
         Console().print(ROWS[given.row](store, given.seconds))
 
 

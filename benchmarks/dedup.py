@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -22,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from sqlalchemy import Connection, text
 
-from benchmarks.arguments import add_catalog, address_in
+from benchmarks.arguments import add_catalog, store_of
 from benchmarks.costs import Meter
 from queue_core import Queue, Store
 from queue_core.upkeep.tasks.purge import purge
@@ -128,11 +127,7 @@ def main() -> None:
     add_catalog(parser)
     arguments = parser.parse_args()
     for known in arguments.known:
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            address_in(folder, arguments) as address,
-            Store(address) as store,
-        ):
+        with store_of(arguments) as store:
             for line in figures(store, Keys(arguments.keys), known):
                 print(line, flush=True)
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -22,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from benchmarks.arguments import add_catalog, address_in
+from benchmarks.arguments import add_catalog, store_of
 from queue_core import ConsumerPool, Retry, Store, batch_handler
 from queue_core.handling.failure_log import FailureLog
 from queue_core.handling.traces import Tracer
@@ -142,11 +141,7 @@ def main() -> int:
     given = arguments.parse_args()
     logging.basicConfig(filename="/dev/null")
     worst = 0.0
-    with (
-        tempfile.TemporaryDirectory(prefix="ignis-failing-") as folder,
-        address_in(folder, given) as address,
-        Store(address) as store,
-    ):
+    with store_of(given) as store:
         for kind in ("failing", "failing_batch"):
             whole, parts = cost(store, kind, given.seconds)
             ratio = sum(parts.values()) / whole

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import tempfile
 import time
 from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.arguments import add_catalog, add_names, address_in
+from benchmarks.arguments import add_catalog, add_names, store_of
 from queue_core import Queue, Store
 
 SCHEMA = pa.schema([("tenant", pa.string()), ("number", pa.int64()), ("body", pa.string())])
@@ -165,11 +164,7 @@ def main() -> None:
     add_catalog(parser)
     given = parser.parse_args()
     for name in given.rows:
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            address_in(folder, given) as address,
-            Store(address) as store,
-        ):
+        with store_of(given) as store:
             for line in ROWS[name](store):
                 print(line, flush=True)
 

@@ -14,9 +14,8 @@ import time
 
 import pyarrow as pa
 
-from benchmarks.arguments import add_catalog, catalog_of
+from benchmarks.arguments import add_catalog, store_of
 from benchmarks.costs import writes
-from benchmarks.growth import Growth
 from queue_core import ConsumerPool, Queue, Store
 from queue_core.waiting.joint_load import JointLoads
 
@@ -96,7 +95,7 @@ def main() -> None:
     given = arguments.parse_args()
     if given.apart:
         JointLoads.joins = lambda *_: False
-    with catalog_of(given) as catalog, Growth(catalog).store() as store:
+    with store_of(given, under=".") as store:
         for row in (loads, pools):
             for threads in THREADS:
                 row(store, threads, given.seconds)

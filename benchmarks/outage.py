@@ -22,7 +22,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -35,7 +34,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.arguments import add_catalog, address_in
+from benchmarks.arguments import add_catalog, store_of
 from benchmarks.ports import lasting_port
 from queue_core import Breaker, ConsumerPool, Store, batch_handler, limit
 
@@ -277,11 +276,7 @@ def main() -> None:
     add_catalog(parser)
     given = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        address_in(folder, given) as address,
-        Store(address) as store,
-    ):
+    with store_of(given) as store:
         found = run(
             store,
             messages=given.messages,

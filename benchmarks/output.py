@@ -13,14 +13,13 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from benchmarks.arguments import add_catalog, address_in
+from benchmarks.arguments import add_catalog, store_of
 from queue_core import ConsumerPool, Queue, Store, batch_handler
 
 SCHEMA = pa.schema([("number", pa.int64()), ("text", pa.string())])
@@ -44,11 +43,7 @@ def main() -> None:
     arguments.add_argument("--handler", choices=("batch", "message"), default="batch")
     add_catalog(arguments)
     given = arguments.parse_args()
-    with (
-        tempfile.TemporaryDirectory(prefix="ignis-output-") as folder,
-        address_in(folder, given) as address,
-        Store(address) as store,
-    ):
+    with store_of(given) as store:
         measure(store, given)
 
 

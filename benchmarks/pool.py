@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -21,7 +20,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.arguments import add_catalog, address_in
+from benchmarks.arguments import add_catalog, store_of
 from benchmarks.costs import Meter
 from queue_core import ConsumerPool, Queue, Store, batch_handler
 
@@ -39,11 +38,7 @@ def main() -> None:
     add_catalog(arguments)
     given = arguments.parse_args()
     console = Console()
-    with (
-        tempfile.TemporaryDirectory(prefix="ignis-pool-") as folder,
-        address_in(folder, given) as address,
-        Store(address) as store,
-    ):
+    with store_of(given) as store:
         console.print(throughput(store, given.messages))
         console.print(shares(store, 100_000))
         queue = store.create_queue(f"idle-{os.getpid()}", SCHEMA)

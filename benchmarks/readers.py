@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -20,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from sqlalchemy import Connection, delete, insert, select, update
 
-from benchmarks.arguments import add_catalog, address_in
+from benchmarks.arguments import add_catalog, store_of
 from benchmarks.costs import Meter
 from queue_core import Firing, Queue, Store
 from queue_core.catalog import dialect, seals
@@ -217,11 +216,7 @@ def main() -> None:
     arguments.add_argument("--rows", type=int, default=1_000_000, help="rows of the large log")
     add_catalog(arguments)
     given = arguments.parse_args()
-    with (
-        tempfile.TemporaryDirectory(prefix="ignis-readers-", dir=".") as folder,
-        address_in(folder, given) as address,
-        Store(address) as store,
-    ):
+    with store_of(given, under=".") as store:
         found = {}
         if given.what == "large":
             found |= large(store, given.rounds, given.rows)
