@@ -7,17 +7,19 @@ A separate process runs both queries; SIGKILL ends it and every process that it 
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from examples.demo.processes import kill_session
 from examples.demo.queries import copy, finish
 from examples.demo.samples import Sample, Sampler
 from examples.demo.session import quiet_spark
@@ -111,6 +113,40 @@ def _start(store: Path, limit: int) -> subprocess.Popen[bytes]:
 def _half_way(store: Path, sample: Sample, total: int) -> bool:
     """Return whether enough is settled and the handler is in the middle of a batch."""
     return sample.settled >= KILL_AT * total and len(noted(store)) > sample.settled
+
+
+def kill_session(leader: int) -> int:
+    """
+    Kill every process of the session of *leader* with SIGKILL; return their number.
+
+    A Spark driver's Java and workers are in several process groups.
+    """
+    killed: set[int] = set()
+    while alive := {each for each in _processes() if _session(each) == leader} - killed:
+        for process in alive:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        killed |= alive
+        # Java may have started another worker meanwhile.
+        time.sleep(0.05)
+    return len(killed)
+
+
+def _processes() -> list[int]:
+    if Path("/proc/self").exists():
+        names = [entry.name for entry in Path("/proc").iterdir()]
+    else:
+        # macOS has no /proc.
+        listed = subprocess.run(["ps", "-A", "-o", "pid="], capture_output=True, text=True)
+        names = listed.stdout.split()
+    return [int(name) for name in names if name.isdigit()]
+
+
+def _session(process: int) -> int | None:
+    try:
+        return os.getsid(process)
+    except OSError:
+        return None
 
 
 def _failed(store: Path, problem: str) -> IgnisError:
