@@ -46,10 +46,12 @@ class LruCache(Generic[K, V]):
             if key in self._values:
                 self._size -= self._size_of(self._values.pop(key))
 
-    def put(self, key: K, value: V) -> None:
-        """Store a value, unless it alone exceeds the capacity."""
-        if self._size_of(value) <= self._capacity:
-            self.update(key, lambda _: value)
+    def put(self, key: K, value: V) -> bool:
+        """Store a value, unless it alone exceeds the capacity; return whether it is stored."""
+        if self._size_of(value) > self._capacity:
+            return False
+        self.update(key, lambda _: value)
+        return True
 
     def update(self, key: K, change: Callable[[V | None], V]) -> V:
         """
