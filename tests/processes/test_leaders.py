@@ -10,10 +10,8 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from kazoo.client import KazooState
 from sqlalchemy import update
 
 from queue_core import Store
@@ -270,35 +268,6 @@ def test_an_instance_that_finds_no_thread_stands_again_when_it_is_started(
 
 
 # --- either way -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("away", ["cut off", "suspended"])
-@pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
-def test_an_instance_that_was_away_leads_again_once_others_have_sent_heartbeats(
-    store, monkeypatch, away
-):
-    leader = by_zookeeper(store, "one", "somewhere:2181")
-    ways = {"_join": None, "_stands_first": True, "_assign": None}
-    for name, gives in (ways | {"_assignment": {"balancerId": "one"}}).items():
-        monkeypatch.setattr(leader, name, lambda _, gives=gives: gives)
-    client = SimpleNamespace(ensure_path=lambda _: None)
-    now = [10**12]
-    monkeypatch.setattr("queue_core.upkeep.leader.zookeeper.stopwatch", lambda: now[0])
-    leader._refresh(client)
-    assert leader.leads()
-
-    if away == "cut off":
-        leader._connection_changed(KazooState.SUSPENDED)
-    else:
-        now[0] += 60_000_000
-    assert not leader.leads()
-
-    for _ in range(3):
-        leader._refresh(client)
-        assert not leader.leads()
-        now[0] += 6_000_000
-    leader._refresh(client)
-    assert leader.leads()
 
 
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
