@@ -248,7 +248,6 @@ def test_a_child_measures_although_another_thread_did_at_the_fork(store):
         store.catalog.timings.add(1, Measured.of([0.1]), "deleted")
 
     # The other thread is at a moment that no call of the tests could hit.
-    # As another thread does that adds to them.
     with timings._lock:
         in_a_fork(work)
     assert store.catalog.timings is timings

@@ -34,17 +34,12 @@ SEAMS = {
     "tests/contract/test_buffers.py: _Checksummed",
     "tests/contract/test_fire_within.py: _own",
     "tests/contract/test_forks.py: _lock",
-    "tests/contract/test_forks.py: _lock",
     "tests/contract/test_pool_output.py: _load",
     "tests/contract/test_redrive.py: _begun",
     "tests/contract/test_redrive.py: _jobs",
     "tests/contract/test_redrive.py: _resting",
     "tests/contract/test_storage.py: _found",
-    "tests/processes/test_connections.py: _Closer",
-    "tests/processes/test_connections.py: _count_open",
     "tests/processes/test_connections.py: _timeout",
-    "tests/processes/test_leaders.py: _connection_changed",
-    "tests/processes/test_leaders.py: _refresh",
 }
 
 
