@@ -417,7 +417,7 @@ def test_the_wait_for_a_transaction_does_not_count_as_time_of_the_call(store, qu
         return True
 
     # The last of six workers waits for the calls of the others.
-    with timed(store, handler, 1.5, concurrency=6) as pool:
+    with timed(store, handler, 1.2, concurrency=6) as pool:
         assert pool.drain(PATIENCE)
         assert pool.counts == {"deleted": 12}
 
