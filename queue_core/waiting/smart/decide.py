@@ -6,7 +6,6 @@ leaves out, nor those that have expired.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ import pyarrow as pa
 from queue_core.catalog.records.dedup import KnownKeys
 from queue_core.errors import BadOption
 from queue_core.policies import binding
-from queue_core.policies.inputs import BoundPolicy, Flags, Overwritten, PolicyInput, PolicyResult
+from queue_core.policies.inputs import BoundPolicy, PolicyInput, PolicyResult
 from queue_core.policies.numbering import matched
 from queue_core.values.column_roles import expiring
 from queue_core.values.model import QueueInfo
@@ -68,27 +67,18 @@ class LoadPolicy:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoadPlan:
-    """The plan of a load for new and queued messages."""
-
-    #: The new messages that are loaded, and those that get other values.
-    kept: Flags
-    overwritten_new: Overwritten
-    #: The number of messages of each shard that are left out.
-    ignored: Mapping[int, int]
-    #: The policy's result about queued messages, by their numbers in `QueuedMessages`.
-    result: PolicyResult
-
-
 def decide(
     queue: QueueInfo,
     load_policy: LoadPolicy,
     incoming: Incoming,
     queued: QueuedMessages | None,
     known: KnownKeys | None,
-) -> LoadPlan:
-    """Decide by the queued messages (policy) and by the known keys (de-duplication)."""
+) -> PolicyResult:
+    """
+    Decide by the queued messages (policy) and by the known keys (de-duplication).
+
+    The result is about all new messages, and about the queued ones by their numbers in *queued*.
+    """
     rows = np.arange(len(incoming)) if known is None else np.flatnonzero(known.is_new)
     kept = np.zeros(len(incoming), np.bool_)
     kept[rows] = True
@@ -100,14 +90,8 @@ def decide(
     if load_policy.policy is not None and queued is not None and len(rows):
         result = _evaluated(queue, load_policy.policy, incoming, rows, queued)
     kept[rows] = result.kept
-    ignored = np.bincount(incoming.shards[~kept])
-    overwritten_new = result.overwritten_new
-    return LoadPlan(
-        kept=kept,
-        overwritten_new=replace(overwritten_new, rows=rows[overwritten_new.rows]),
-        ignored={int(shard): int(ignored[shard]) for shard in np.flatnonzero(ignored)},
-        result=result,
-    )
+    own = replace(result.overwritten_new, rows=rows[result.overwritten_new.rows])
+    return replace(result, kept=kept, overwritten_new=own)
 
 
 def columns_read(queue: QueueInfo, policy: BoundPolicy) -> list[str]:

@@ -12,7 +12,7 @@ vacuum removes. Crash after it: as after a load.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +31,7 @@ from queue_core.catalog.records.publications import claim
 from queue_core.catalog.slices import id_map, segments, shard_locks
 from queue_core.catalog.slices.changes import Changes
 from queue_core.errors import Conflict, IgnisError, PublicationRefused
+from queue_core.policies.inputs import PolicyResult
 from queue_core.segments.key_bytes import key_bytes
 from queue_core.segments.rewriter import Repacked
 from queue_core.segments.stager import remove_refused, remove_staged
@@ -39,7 +40,7 @@ from queue_core.values.ids import IdSet, ids_from
 from queue_core.values.model import Magazine, QueueInfo, Slice, Staged, State
 from queue_core.values.rows import Rows
 from queue_core.waiting.bounded_load import load_bounded
-from queue_core.waiting.smart.decide import LoadPlan, LoadPolicy, columns_read, decide
+from queue_core.waiting.smart.decide import LoadPolicy, columns_read, decide
 from queue_core.waiting.smart.incoming import Incoming, IncomingRows, IncomingSegments
 from queue_core.waiting.smart.rewrite import Rewritten, rewrite
 from queue_core.waiting.smart.snapshot import QueuedMessages, take_snapshot
@@ -57,12 +58,15 @@ TRIES = 4
 class PreparedLoad:
     """A decided load, all of whose segments are durable."""
 
-    plan: LoadPlan
+    #: What the policy and the de-duplication have decided.
+    result: PolicyResult
+    #: The number of messages of each shard that are left out.
+    ignored: Mapping[int, int]
     #: The queued messages that the policy saw; None without a policy.
     queued: QueuedMessages | None
     #: What was known of the messages; None without de-duplication.
     known: dedup.KnownKeys | None
-    #: The rows of the queued messages on which the plan depends, by state.
+    #: The rows of the queued messages on which the result depends, by state.
     rows_read: dict[State, IdSet]
     #: The segments of the new messages.
     staged: tuple[Staged, ...]
@@ -139,10 +143,10 @@ class SmartLoad:
         claim(connection, self._storage, [one.staged for one in prepared.rewritten])
         changes = Changes([queue])
         apply_result(connection, queue, prepared, locked, changes)
-        for shard, count in prepared.plan.ignored.items():
+        for shard, count in prepared.ignored.items():
             changes.count_at((queue.id, int(Magazine.MAIN), shard), ignored=count)
         changes.apply(connection)
-        gone, new = len(prepared.plan.result.deleted), np.count_nonzero(prepared.plan.kept)
+        gone, new = len(prepared.result.deleted), np.count_nonzero(prepared.result.kept)
         if queue.settings.is_bounded and waiter is None and gone >= new:
             # Those in line may wait for the room that it makes.
             waiter = 0
@@ -193,20 +197,22 @@ class SmartLoad:
         if len(load_policy.dedup):
             columns = self.incoming.columns(load_policy.dedup.names).cast(load_policy.dedup)
             known = dedup.known(connection, queue.id, key_bytes(columns), load_policy.window)
-        plan = decide(queue, load_policy, self.incoming, queued, known)
+        result = decide(queue, load_policy, self.incoming, queued, known)
+        ignored = np.bincount(self.incoming.shards[~result.kept])
         rewritten: list[Rewritten] = []
-        if queued is not None and len(plan.result.overwritten):
-            rewritten = rewrite(connection, storage, queue, queued, plan.result.overwritten)
+        if queued is not None and len(result.overwritten):
+            rewritten = rewrite(connection, storage, queue, queued, result.overwritten)
         try:
-            staged = self.incoming.stage(plan.kept, plan.overwritten_new)
+            staged = self.incoming.stage(result.kept, result.overwritten_new)
         except BaseException:
             remove_staged(storage, (one.staged for one in rewritten))
             raise
         self._prepared = PreparedLoad(
-            plan=plan,
+            result=result,
+            ignored={int(shard): int(ignored[shard]) for shard in np.flatnonzero(ignored)},
             queued=queued,
             known=known,
-            rows_read=rows_read(queued, plan.result),
+            rows_read=rows_read(queued, result),
             staged=tuple(staged),
             rewritten=tuple(rewritten),
         )
@@ -232,7 +238,7 @@ def ids_of_rows(load: SmartLoad, first_ids: list[int]) -> pa.Array:
     assert isinstance(rows, IncomingRows), "it loads the rows of a table"
     ids = np.full(len(rows), -1, np.int64)
     if prepared.staged:
-        ids[prepared.plan.kept] = ids_from(first_ids, prepared.staged)[rows.order]
+        ids[prepared.result.kept] = ids_from(first_ids, prepared.staged)[rows.order]
     return pa.array(ids, mask=ids < 0)
 
 
@@ -276,7 +282,7 @@ def apply_result(
     if prepared.queued is None:
         return
     waiting = [piece for piece in locked if piece.state is State.LOADED]
-    deleted = prepared.queued.rows_of(prepared.plan.result.deleted)
+    deleted = prepared.queued.rows_of(prepared.result.deleted)
     _move_to_new_segments(connection, queue, prepared.rewritten, waiting, deleted, changes)
     for piece in locked:
         changes.remove(piece, piece.rows & deleted.rows(piece.segment_id), "replaced")
