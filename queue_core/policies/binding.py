@@ -47,20 +47,18 @@ def check(
 
 
 def bind(
-    policy: Policy | Check | str | None,
+    policy: Policy | Check | str,
     schema: pa.Schema,
     key: str | None,
     settings: QueueSettings,
     shards: int = DEFAULT_SHARDS,
-) -> BoundPolicy | None:
+) -> BoundPolicy:
     """
-    Bind a policy to a queue; None stays None.
+    Bind a policy to a queue.
 
     A policy is a text, a value, or a function that checks one new and one queued message. A text
     can be the import path of a value or a function. Raises `BadOption`.
     """
-    if policy is None:
-        return None
     _check_queue(key, settings, shards)
     if isinstance(policy, str):
         if not import_paths.is_path(policy):

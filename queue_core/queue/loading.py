@@ -34,9 +34,7 @@ from queue_core.values.schema import (
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting.joint_load import JointLoads
 from queue_core.waiting.publish import Routed, RoutedLoad, publish
-from queue_core.waiting.smart.decide import LoadPolicy
-from queue_core.waiting.smart.incoming import IncomingRows
-from queue_core.waiting.smart.load import SmartLoad, ids_of_rows
+from queue_core.waiting.smart.load import ids_of_rows, of_rows
 
 if TYPE_CHECKING:
     from queue_core.policies.builtin import Policy
@@ -58,9 +56,8 @@ def load(
     def run(info: QueueInfo, table: pa.Table) -> pa.Array:
         left = None if end is None else max(end - time.monotonic(), 0.0)
         stage = partial(queue.spread.staged, info)
-        load_policy = LoadPolicy.of(info, policy)
-        if load_policy is not None:
-            smart = SmartLoad(catalog, storage, info, load_policy, IncomingRows(info, table, stage))
+        smart = of_rows(catalog, storage, info, table, stage, policy)
+        if smart is not None:
             with queue.quarantining():
                 first_ids = publish(catalog, storage, info, (), OnFull(timeout=left), smart=smart)
                 return ids_of_rows(smart, first_ids)
@@ -132,9 +129,8 @@ def _load_tables(
     try:
         for name, (info, table) in tables.items():
             stage = partial(queues_of[name].spread.staged, info)
-            policy = LoadPolicy.of(info)
-            if policy is not None:
-                smart = SmartLoad(catalog, storage, info, policy, IncomingRows(info, table, stage))
+            smart = of_rows(catalog, storage, info, table, stage)
+            if smart is not None:
                 loads.append(Routed(info, (), smart))
                 ids_of[name] = partial(ids_of_rows, smart)
             else:

@@ -57,9 +57,7 @@ from queue_core.verbs.read_tickets import plan_firing
 from queue_core.verbs.settle import settle
 from queue_core.waiting.bounded_load import load_bounded
 from queue_core.waiting.firing import Firing, of_plan
-from queue_core.waiting.smart.decide import LoadPolicy
-from queue_core.waiting.smart.incoming import IncomingRows
-from queue_core.waiting.smart.load import SmartLoad, ids_of_rows
+from queue_core.waiting.smart.load import ids_of_rows, of_rows
 
 if TYPE_CHECKING:
     from queue_core.catalog.external_transactions import CallersConnection
@@ -150,13 +148,11 @@ class QueueInTransaction(Settling):
         self, policy: Policy | Check | str | None, queue: QueueInfo, table: pa.Table
     ) -> pa.Array:
         storage = self._queue.storage
-        load_policy = LoadPolicy.of(queue, policy)
         with callers(self._queue.catalog, self._connection) as theirs:
-            _check(theirs, queue, load_policy)
             stage = partial(self._queue.spread.staged, queue, first=theirs.turn)
-            if load_policy is not None:
-                incoming = IncomingRows(queue, table, stage)
-                smart = SmartLoad(theirs, storage, queue, load_policy, incoming)
+            smart = of_rows(theirs, storage, queue, table, stage, policy)
+            _check(theirs, queue, decides=smart is not None)
+            if smart is not None:
                 try:
                     return ids_of_rows(smart, _load_once(theirs, smart.load_within))
                 except IgnisError as error:
@@ -255,12 +251,11 @@ class QueueInTransaction(Settling):
             return settled
 
 
-def _check(catalog: CallersCatalog, queue: QueueInfo, load_policy: LoadPolicy | None) -> None:
+def _check(catalog: CallersCatalog, queue: QueueInfo, *, decides: bool) -> None:
     """Raise `BadOption` for a queue whose loads cannot be a part of this transaction."""
     cannot = "cannot happen before your transaction is committed"
     check_keeps(queue, cannot, "load without Queue.within")
-    ruled = queue.settings.is_bounded or load_policy is not None
-    if ruled and not catalog.sees_commits():
+    if (queue.settings.is_bounded or decides) and not catalog.sees_commits():
         raise BadOption(
             f"queue {queue.name!r} has a bound, a policy or dedup, and the transaction of "
             "connection cannot see what other ones have committed since it began; use the "

@@ -6,7 +6,7 @@ leaves out, nor those that have expired.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,48 +28,32 @@ if TYPE_CHECKING:
     from queue_core.policies.checks import Check
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadPolicy:
-    """The policy of a load, its de-duplication, or both."""
+def policy_of(queue: QueueInfo, policy: Policy | Check | str | None = None) -> BoundPolicy | None:
+    """
+    Return the policy of a queue's settings, or *policy* in its place; None: there is none.
 
-    policy: BoundPolicy | None
-    #: The columns of the de-duplication key; an empty schema without de-duplication.
-    dedup: pa.Schema
-    #: Seconds for which a key is known.
-    window: float
-
-    @staticmethod
-    def of(queue: QueueInfo, policy: Policy | Check | str | None = None) -> LoadPolicy | None:
-        """
-        Return the policy of a queue's settings, or *policy* in its place, with the de-duplication.
-
-        Returns None if the queue has neither policy nor de-duplication. Raises `BadOption`, also
-        for a policy in place of the queue's own: it holds for all producers.
-        """
-        settings = queue.settings
-        if policy is not None and settings.policy not in (None, policy):
-            raise BadOption(
-                f"policy={policy!r}: queue {queue.name!r} has the policy {settings.policy!r}, "
-                "which all loads go through; leave the argument out, or change the queue's setting"
-            )
-        if policy is not None and settings.log is not None:
-            raise BadOption(
-                f"policy={policy!r}: queue {queue.name!r} keeps a log, which would not have what "
-                "the queue has; leave the argument out, or set log to none"
-            )
-        if policy is None and settings.policy is None and not settings.dedup:
-            return None
-        chosen = settings.policy if policy is None else policy
-        return LoadPolicy(
-            policy=binding.bind(chosen, queue.schema, queue.key, settings, queue.shards),
-            dedup=binding.dedup_schema(settings.dedup, queue.schema),
-            window=settings.dedup_window,
+    Raises `BadOption`, also for a policy in place of the queue's own: it holds for all producers.
+    """
+    settings = queue.settings
+    if policy is not None and settings.policy not in (None, policy):
+        raise BadOption(
+            f"policy={policy!r}: queue {queue.name!r} has the policy {settings.policy!r}, "
+            "which all loads go through; leave the argument out, or change the queue's setting"
         )
+    if policy is not None and settings.log is not None:
+        raise BadOption(
+            f"policy={policy!r}: queue {queue.name!r} keeps a log, which would not have what "
+            "the queue has; leave the argument out, or set log to none"
+        )
+    chosen = settings.policy if policy is None else policy
+    if chosen is None:
+        return None
+    return binding.bind(chosen, queue.schema, queue.key, settings, queue.shards)
 
 
 def decide(
     queue: QueueInfo,
-    load_policy: LoadPolicy,
+    policy: BoundPolicy | None,
     incoming: Incoming,
     queued: QueuedMessages | None,
     known: KnownKeys | None,
@@ -87,8 +71,8 @@ def decide(
         valid = are_valid(incoming.columns([expires]).column(expires), queued.now)
         rows = rows[valid[rows]]
     result = PolicyResult(kept=np.ones(len(rows), np.bool_))
-    if load_policy.policy is not None and queued is not None and len(rows):
-        result = _evaluated(queue, load_policy.policy, incoming, rows, queued)
+    if policy is not None and queued is not None and len(rows):
+        result = _evaluated(queue, policy, incoming, rows, queued)
     kept[rows] = result.kept
     own = replace(result.overwritten_new, rows=rows[result.overwritten_new.rows])
     return replace(result, kept=kept, overwritten_new=own)

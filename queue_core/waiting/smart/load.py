@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,8 @@ from queue_core.catalog.records.publications import claim
 from queue_core.catalog.slices import id_map, segments, shard_locks
 from queue_core.catalog.slices.changes import Changes
 from queue_core.errors import Conflict, IgnisError, PublicationRefused
-from queue_core.policies.inputs import PolicyResult
+from queue_core.policies import binding
+from queue_core.policies.inputs import BoundPolicy, PolicyResult
 from queue_core.segments.key_bytes import key_bytes
 from queue_core.segments.rewriter import Repacked
 from queue_core.segments.stager import remove_refused, remove_staged
@@ -40,11 +41,15 @@ from queue_core.values.ids import IdSet, ids_from
 from queue_core.values.model import Magazine, QueueInfo, Slice, Staged, State
 from queue_core.values.rows import Rows
 from queue_core.waiting.bounded_load import load_bounded
-from queue_core.waiting.smart.decide import LoadPolicy, columns_read, decide
-from queue_core.waiting.smart.incoming import Incoming, IncomingRows, IncomingSegments
+from queue_core.waiting.smart.decide import columns_read, decide, policy_of
+from queue_core.waiting.smart.incoming import Incoming, IncomingRows, IncomingSegments, Stage
 from queue_core.waiting.smart.rewrite import Rewritten, rewrite
 from queue_core.waiting.smart.snapshot import QueuedMessages, take_snapshot
 from queue_core.waiting.smart.validate import StaleSnapshot, rows_read, validate
+
+if TYPE_CHECKING:
+    from queue_core.policies.builtin import Policy
+    from queue_core.policies.checks import Check
 
 Result = TypeVar("Result")
 #: Loads within a transaction; the waiter and the overflow are as in `load_bounded`.
@@ -75,20 +80,20 @@ class PreparedLoad:
 
 
 class SmartLoad:
-    """One load with a policy, repeated until its decision holds."""
+    """One load with a policy or de-duplication, repeated until its decision holds."""
 
     def __init__(
         self,
         catalog: Catalog,
         storage: Storage,
         queue: QueueInfo,
-        load_policy: LoadPolicy,
+        policy: BoundPolicy | None,
         incoming: Incoming,
     ) -> None:
         self._catalog = catalog
         self._storage = storage
         self._queue = queue
-        self._policy = load_policy
+        self._policy = policy
         self.incoming = incoming
         self._shards = sorted(set(incoming.shards.tolist()))
         self._prepared: PreparedLoad | None = None
@@ -107,7 +112,7 @@ class SmartLoad:
 
         Returns the id of the first message of each segment. Raises `CapacityExceeded`.
         """
-        if self._queue.settings.is_bounded or self._policy.dedup:
+        if self._queue.settings.is_bounded or self._queue.settings.dedup:
             # With keys, such transactions have the whole queue, one after another. If each had
             # locked its shards first, they would wait for each other.
             named_locks.lock_room(connection, self._queue.id)
@@ -160,7 +165,7 @@ class SmartLoad:
         """Decide and load while no other process loads into the shards or fires from them."""
         queue, shards = self._queue, self._shards
         shard_locks.lock(connection, [queue.id], shard_numbers=shards)
-        queues.hold(connection, queue, alone=bool(self._policy.dedup))
+        queues.hold(connection, queue, alone=bool(queue.settings.dedup))
         # Before any change: a policy that was set meanwhile decides instead.
         queues.hold_settings(connection, queue)
         shard_locks.load_pointers(connection, queue.id, shards, lock=True)
@@ -184,20 +189,20 @@ class SmartLoad:
         if connection is None:
             with self._catalog.read() as connection:
                 return self.prepare(connection)
-        storage, queue, load_policy = self._storage, self._queue, self._policy
+        storage, queue, policy = self._storage, self._queue, self._policy
         queued = known = None
-        if load_policy.policy is not None:
+        if policy is not None:
             if queues.still_there(connection, queue).schema_version != queue.schema_version:
                 # Queued messages may differ in a column that is new.
                 raise queues.SettingsChanged
-            wanted = columns_read(queue, load_policy.policy)
-            queued = take_snapshot(
-                connection, storage.uri, queue, self._shards, load_policy.policy, wanted
-            )
-        if len(load_policy.dedup):
-            columns = self.incoming.columns(load_policy.dedup.names).cast(load_policy.dedup)
-            known = dedup.known(connection, queue.id, key_bytes(columns), load_policy.window)
-        result = decide(queue, load_policy, self.incoming, queued, known)
+            wanted = columns_read(queue, policy)
+            queued = take_snapshot(connection, storage.uri, queue, self._shards, policy, wanted)
+        if queue.settings.dedup:
+            key = binding.dedup_schema(queue.settings.dedup, queue.schema)
+            columns = self.incoming.columns(key.names).cast(key)
+            window = queue.settings.dedup_window
+            known = dedup.known(connection, queue.id, key_bytes(columns), window)
+        result = decide(queue, policy, self.incoming, queued, known)
         ignored = np.bincount(self.incoming.shards[~result.kept])
         rewritten: list[Rewritten] = []
         if queued is not None and len(result.overwritten):
@@ -248,19 +253,31 @@ def _others(these: Sequence[Staged], those: Sequence[Staged]) -> list[Staged]:
     return [segment for segment in these if segment.location not in files]
 
 
-def of_staged(
+def of_rows(
     catalog: Catalog,
     storage: Storage,
     queue: QueueInfo,
-    staged: Sequence[Staged],
+    rows: pa.Table,
+    stage: Stage,
+    policy: Policy | Check | str | None = None,
 ) -> SmartLoad | None:
     """
-    Return the load of segments that the tasks of a sink have staged; each run has its shard.
+    Return the load of the rows of a table, which *stage* writes; *policy* is as in `policy_of`.
 
     Returns None if the queue has neither policy nor de-duplication.
     """
-    load_policy = LoadPolicy.of(queue)
-    if load_policy is None:
+    bound = policy_of(queue, policy)
+    if bound is None and not queue.settings.dedup:
+        return None
+    return SmartLoad(catalog, storage, queue, bound, IncomingRows(queue, rows, stage))
+
+
+def of_staged(
+    catalog: Catalog, storage: Storage, queue: QueueInfo, staged: Sequence[Staged]
+) -> SmartLoad | None:
+    """Do the same for segments that the tasks of a sink have staged; each run has its shard."""
+    policy = policy_of(queue)
+    if policy is None and not queue.settings.dedup:
         return None
     schemas = {}
     if any(segment.schema_version != queue.schema_version for segment in staged):
@@ -268,7 +285,7 @@ def of_staged(
             older = queues.schemas_of(connection, queue.id)
         schemas = {(queue.name, version): data for version, data in older.items()}
     incoming = IncomingSegments(queue, storage, staged, schemas)
-    return SmartLoad(catalog, storage, queue, load_policy, incoming)
+    return SmartLoad(catalog, storage, queue, policy, incoming)
 
 
 def apply_result(
