@@ -25,8 +25,8 @@ from queue_core.segments import stager
 from queue_core.segments.storage import Storage
 from queue_core.selection import fifo_scan
 from queue_core.upkeep.tasks.shovel import Retries
-from queue_core.verbs import redrive
 from queue_core.verbs.capacity import bounds
+from queue_core.verbs.operator import redriving
 from queue_core.watching import present
 from queue_core.watching.problems import of_queue
 from tests.books import audit, leftover_files
@@ -103,7 +103,7 @@ def test_a_full_queue_takes_only_what_it_has_room_for(store):
 
 
 def test_a_large_sideline_goes_in_parts(store, monkeypatch):
-    monkeypatch.setattr(redrive, "STEP_BYTES", 2000)
+    monkeypatch.setattr(redriving, "STEP_BYTES", 2000)
     queue = with_sidelined(store, 500, shards=3)
     other = make_queue(store, "other")
     assert queue.shovel(to="other") == 500
@@ -113,31 +113,31 @@ def test_a_large_sideline_goes_in_parts(store, monkeypatch):
 def test_a_message_that_is_fired_meanwhile_stays(store, monkeypatch):
     queue = with_sidelined(store, 10)
     other = make_queue(store, "other")
-    read, taken = redrive.read_table, []
+    read, taken = redriving.read_table, []
 
     def read_and_fire(*args):
         if not taken:
             taken.append(queue.fire(3, magazine="sideline"))
         return read(*args)
 
-    monkeypatch.setattr(redrive, "read_table", read_and_fire)
+    monkeypatch.setattr(redriving, "read_table", read_and_fire)
     assert queue.shovel(to="other") == 7
     assert main(other) == [3, 4, 5, 6, 7, 8, 9]
     assert queue.delete(taken[0]) == 3
 
 
 def test_messages_that_came_during_the_shovel_stay(store, monkeypatch):
-    monkeypatch.setattr("queue_core.verbs.operator.redriving.STEP_MESSAGES", 3)
+    monkeypatch.setattr(redriving, "STEP_MESSAGES", 3)
     queue = with_sidelined(store, 6)
     other = make_queue(store, "other")
     queue.load(orders(2, 6))
-    real = redrive.conform
+    real = redriving.conform
 
     def and_sideline(*args, **how):
         queue.sideline(queue.fire("all"))
         return real(*args, **how)
 
-    monkeypatch.setattr(redrive, "conform", and_sideline)
+    monkeypatch.setattr(redriving, "conform", and_sideline)
     assert queue.shovel(to="other") == 6
     assert (main(other), aside(queue)) == ([0, 1, 2, 3, 4, 5], [6, 7])
 
@@ -175,17 +175,17 @@ def test_a_subscription_is_refused_before_anything_is_moved_or_counted(store):
 
 def test_a_target_whose_settings_change_meanwhile_is_checked_again(store, monkeypatch):
     monkeypatch.setattr(stager, "INLINE_BYTES", 0)
-    monkeypatch.setattr("queue_core.verbs.operator.redriving.STEP_MESSAGES", 2)
+    monkeypatch.setattr(redriving, "STEP_MESSAGES", 2)
     queue = with_sidelined(store, 6)
     other = make_queue(store, "other", key="number")
     # The second attempt of the first step changes nothing.
-    real, changes = redrive.conform, [{"sweep_after": 60.0}, {}, {"dedup": ["number"]}]
+    real, changes = redriving.conform, [{"sweep_after": 60.0}, {}, {"dedup": ["number"]}]
 
     def and_change(*args, **how):
         other.admin.change_settings(**changes.pop(0))
         return real(*args, **how)
 
-    monkeypatch.setattr(redrive, "conform", and_change)
+    monkeypatch.setattr(redriving, "conform", and_change)
     with pytest.raises(BadOption, match="has a policy or dedup"):
         queue.shovel(to="other")
     assert (main(other), aside(queue)) == ([0, 1], [2, 3, 4, 5])

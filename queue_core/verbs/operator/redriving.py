@@ -1,39 +1,66 @@
-"""Redrive the sideline of a queue: what is moved, where to, and step by step at a rate."""
+"""Redrive: move a part of the sideline to main or to another queue, at a person's wish, in steps.
+
+Changes: to main, slices of the sideline become slices at the tail of main, as in a shovel. To
+another queue, the messages are read and written into segments of that queue. One transaction then
+loads these and removes the messages here, so that each message is in exactly one of the queues. Its
+id, its attempts and its time of loading are new there. Guard: the locks of the sideline's shards.
+If a message of the part was fired, settled or moved since it was read, nothing is changed, and the
+part is read again. A job also locks its own row, so a job that was cancelled or taken over moves
+nothing. Crash before the commit: the messages are in the sideline, and vacuum removes the files.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
+from sqlalchemy import Connection
+
 from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.queues import given_up_error
+from queue_core.catalog.records import acts
 from queue_core.catalog.records.jobs import Wish
-from queue_core.catalog.slices import amounts, id_map, segment_lookup
+from queue_core.catalog.slices import amounts, id_map, read_plans, segment_lookup
 from queue_core.catalog.slices.conditions import eligible
+from queue_core.catalog.slices.moves import SHOVELLED, carry_out
 from queue_core.catalog.slices.shard_locks import Horizon
-from queue_core.catalog.transact import Guard
+from queue_core.catalog.transact import Guard, transact
 from queue_core.errors import BadOption
+from queue_core.segments.distributor import Distributor
+from queue_core.segments.reader import read_table
+from queue_core.segments.stager import removed_if_refused
 from queue_core.segments.storage import Storage
+from queue_core.selection.acquire import acquire
 from queue_core.selection.candidates import find_candidates
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.rounds import still_there
 from queue_core.values.column_roles import expiring
 from queue_core.values.ids import IdSet
-from queue_core.values.model import Magazine, QueueInfo, check_loads
+from queue_core.values.model import Magazine, QueueInfo, Staged, check_loads
 from queue_core.values.rows import Numbers
-from queue_core.values.schema import check_insertable
+from queue_core.values.schema import check_insertable, conform
 from queue_core.values.settings import check_count, check_rate
-from queue_core.verbs.capacity.bounds import least
+from queue_core.verbs.capacity.bounds import CapacityExceeded, check_capacity, least
+from queue_core.verbs.load import load
 from queue_core.verbs.quarantine import past_damage, quarantining
-from queue_core.verbs.redrive import Note, redrive
-from queue_core.verbs.shovel import Shovelful
+from queue_core.verbs.shovel import Shovelful, move_some
 
 #: The most messages of one step without a rate.
 STEP_MESSAGES = 10_000
+#: The most bytes that one step copies to another queue, as uncompressed Arrow data.
+STEP_BYTES = 32 << 20
+
+#: Called in the transaction with the number of moved messages.
+Note = Callable[[Connection, int], None]
+
+
+class _Changed(Exception):
+    """Some messages of a part were fired, settled or moved since they were read."""
 
 
 class Redriving(NamedTuple):
@@ -189,28 +216,94 @@ class Steps:
         """
         Move the messages of one step, at most *left*: those of a second, if there is a rate.
 
-        Return how many were moved; None: the target has no room for any.
+        Return how many were moved; None: the target has no room for any. Raises what *guard*
+        raises, `DamagedSegment`, `SchemaMismatch` or `BadOption` for a message that never fits the
+        target, and `QueueDeactivated`.
         """
         most = least(self._shovelful.per_second or STEP_MESSAGES, left)
         while True:
             # A job may take hours, and bounds, expiry or a policy may change meanwhile.
             self._redriving = self._redriving.at_present(self._catalog)
             self._redriving.check()
+            request = replace(self._request(), max_messages=most)
+            target = self._redriving.target
             with suppress(queues.SettingsChanged), quarantining(self._catalog, self._storage):
-                return redrive(
-                    self._catalog,
-                    self._storage,
-                    self._redriving.queue,
-                    self._redriving.target,
-                    replace(self._request(), max_messages=most),
-                    self._candidates,
-                    guard=guard,
-                    note=note,
-                )
+                if target is None:
+                    return self._to_main(request, guard, note)
+                return self._to_another(target, request, guard, note)
 
     def _request(self) -> FireRequest:
         request = self._shovelful.request(self._redriving.leaving)
         return replace(request, horizon=self._horizon)
+
+    def _to_main(self, request: FireRequest, guard: Guard | None, note: Note | None) -> int | None:
+        catalog, queue = self._catalog, self._redriving.queue
+
+        def work(connection: Connection) -> int | None:
+            moved = move_some(connection, queue, request, self._candidates, request.max_messages)
+            if moved and note is not None:
+                note(connection, moved)
+            acts.note(connection, moved or 0)
+            return moved
+
+        return transact(catalog, "redrive", work, guard)
+
+    def _to_another(
+        self, target: QueueInfo, request: FireRequest, guard: Guard | None, note: Note | None
+    ) -> int | None:
+        catalog, storage, queue = self._catalog, self._storage, self._redriving.queue
+        request = replace(request, max_bytes=min(request.max_bytes or STEP_BYTES, STEP_BYTES))
+        while True:
+            with catalog.read() as connection:
+                # With all columns that the messages can have.
+                queue = queues.still_there(connection, queue)
+                taken = acquire(connection, request, None, self._candidates).taken
+                if not taken:
+                    return 0
+                plan = read_plans.build(connection, [queue], taken, storage.uri)
+                ids = IdSet.of(id_map.ids_of(connection, taken))
+            rows = read_table(plan, queue.schema.names)
+            table = conform(rows, target.schema, target.name, mends=True)
+            staged, _ = Distributor(storage).staged(target, table)
+            work = partial(
+                self._hand_over, queue=queue, target=target, ids=ids, staged=staged, note=note
+            )
+            try:
+                others = (queues.SettingsChanged, _Changed, CapacityExceeded)
+                with removed_if_refused(storage, staged, *others):
+                    return transact(catalog, "redrive", work, guard, grows=True)
+            except _Changed:
+                request = replace(request, max_messages=max(len(ids) // 2, 1))
+            except CapacityExceeded as error:
+                if len(ids) == 1:
+                    if error.can_wait:
+                        return None
+                    raise BadOption(str(error)) from error
+                request = replace(request, max_messages=len(ids) // 2)
+
+    def _hand_over(
+        self,
+        connection: Connection,
+        queue: QueueInfo,
+        target: QueueInfo,
+        ids: IdSet,
+        staged: list[Staged],
+        note: Note | None,
+    ) -> int:
+        """Load the copies there, and remove the messages here; raises `_Changed` if one left."""
+        # The lock of the target's room comes before the shard locks.
+        check_capacity(connection, target, staged, overflow="fail")
+        here = FireRequest(queue_ids=(queue.id,), magazine=Magazine.SIDELINE)
+        taken = acquire(connection, here, "wait", Candidates(ids)).taken
+        if sum(len(rows) for _, rows in taken) != len(ids):
+            raise _Changed
+        load(connection, self._storage, target, staged)
+        away = SHOVELLED._replace(to=None, place=f"queue {target.name}")
+        moved = carry_out(connection, queue, away, taken)
+        if note is not None:
+            note(connection, moved)
+        acts.note(connection, moved)
+        return moved
 
 
 def move_now(catalog: Catalog, storage: Storage, redriving: Redriving) -> int:
