@@ -255,7 +255,7 @@ class Store(AbstractContextManager["Store"]):
             BadOption: *buffers* is out of range.
             SchemaMismatch: A field of *message_type* has no column, or one of another type.
         """
-        from queue_core.queue import Queue, Sideline
+        from queue_core.queue import Queue
 
         check_magazine(name)
         check_whole("buffers", buffers, 1)
@@ -265,8 +265,10 @@ class Store(AbstractContextManager["Store"]):
             from queue_core.handling.objects.message_class import message_class
 
             message_class(message_type).check_fits(info.schema, name)
-        face = Sideline if magazine is Magazine.SIDELINE else Queue
-        return face(self, info, buffers=buffers, message_type=message_type)
+        queue = Queue(self, info, buffers=buffers, message_type=message_type)
+        if magazine is Magazine.SIDELINE:
+            queue.opened.only = magazine
+        return queue
 
     @cached_property
     def _loads(self) -> JointLoads:

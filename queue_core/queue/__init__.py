@@ -5,6 +5,5 @@ face checks and completes its arguments, and calls one verb.
 """
 
 from queue_core.queue.queue import Queue
-from queue_core.queue.sideline import Sideline
 
-__all__ = ["Queue", "Sideline"]
+__all__ = ["Queue"]

@@ -35,14 +35,12 @@ from queue_core.watching.views import view
 class OpenedQueue:
     """A queue of a store, which the faces of the queue share. Thread-safe."""
 
-    def __init__(
-        self, catalog: Catalog, storage: Storage, info: QueueInfo, magazine: Magazine | None = None
-    ) -> None:
+    def __init__(self, catalog: Catalog, storage: Storage, info: QueueInfo) -> None:
         self.catalog = catalog
         self.storage = storage
         self.info = info
-        #: The only magazine that is opened; None for both.
-        self.only = magazine
+        #: The only magazine that is opened, as by the name of a sideline; None for both.
+        self.only: Magazine | None = None
         #: The limits that its last firing found in its settings.
         self.limits: tuple[Limit, ...] = ()
         self.spread = Distributor(storage)

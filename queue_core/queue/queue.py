@@ -25,7 +25,8 @@ from queue_core.selection.request import Count, Demand, most_messages
 from queue_core.selection.rounds import whole_slices
 from queue_core.support.interruption import shielded
 from queue_core.values.durations import Duration, check_seconds, check_timeout, check_whole
-from queue_core.values.model import BY_SHARD, Consumer, Holder, Magazine, QueueInfo
+from queue_core.values.model import BY_SHARD, Consumer, Holder, QueueInfo
+from queue_core.values.names import SIDELINE_SUFFIX
 from queue_core.values.outcomes import Settlement
 from queue_core.values.retry import Retry
 from queue_core.values.schema import Loadable
@@ -76,9 +77,6 @@ class Queue(Looking, Settling):
         message_type: The class of the queue's messages, as for `Store.queue`.
     """
 
-    #: The only magazine that is opened; None for both.
-    _only: Magazine | None = None
-
     def __init__(
         self,
         store: Store,
@@ -89,7 +87,7 @@ class Queue(Looking, Settling):
     ) -> None:
         self._store = store
         #: What its faces share.
-        self.opened = OpenedQueue(store.catalog, store.storage, info, self._only)
+        self.opened = OpenedQueue(store.catalog, store.storage, info)
         #: The class of the queue's messages; None if the queue was opened without one.
         self.message_type = message_type
         self._buffers = BufferPool(info.name, info.schema, buffers)
@@ -99,6 +97,8 @@ class Queue(Looking, Settling):
         return Subject(self._store.catalog, self.name)
 
     def __repr__(self) -> str:
+        if self.opened.only is not None:
+            return f"<Sideline {self.name + SIDELINE_SUFFIX!r}, of {self._store!r}>"
         return f"<Queue {self.name!r}, {self.info.shards} shards, of {self._store!r}>"
 
     def __reduce__(self) -> NoReturn:

@@ -4,7 +4,7 @@ import pytest
 
 from queue_core import ConsumerPool
 from queue_core.errors import BadName, BadOption, NoSuchQueue
-from queue_core.queue import Sideline
+from queue_core.values.model import Magazine
 from queue_core.values.names import SIDELINE_SUFFIX
 from tests.command_line import answer
 from tests.dump import dump
@@ -102,7 +102,7 @@ def test_a_queue_that_really_has_such_a_name_comes_first(store, monkeypatch):
 
     found = store.queue("orders_SIDELINE")
 
-    assert not isinstance(found, Sideline)
+    assert found.opened.only is None
     assert numbers_of(found.browse()) == [7]
     assert make_queue(store, "orders_SIDELINE", exist_ok=True).name == found.name
 
@@ -117,4 +117,4 @@ def test_a_sideline_of_no_queue_is_not_found(store, queue):
         store.queue(SIDELINE_SUFFIX)
     longest = "q" * 128
     make_queue(store, longest)
-    assert isinstance(store.queue(longest + SIDELINE_SUFFIX), Sideline)
+    assert store.queue(longest + SIDELINE_SUFFIX).opened.only is Magazine.SIDELINE
