@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -34,7 +34,6 @@ from queue_core.errors import Conflict, IgnisError, PublicationRefused
 from queue_core.policies import binding
 from queue_core.policies.inputs import BoundPolicy, PolicyResult
 from queue_core.segments.key_bytes import key_bytes
-from queue_core.segments.rewriter import Repacked
 from queue_core.segments.stager import remove_refused, remove_staged
 from queue_core.segments.storage import Storage
 from queue_core.values.ids import IdSet, ids_from
@@ -330,22 +329,14 @@ def _move_to_new_segments(
                 at = np.flatnonzero(np.isin(old, common.numbers(), assume_unique=True))
                 ids.append(part.ids[at])
                 rows.append(part.rows[at])
-                _put(changes, piece, common, part, Rows.of_numbers(part.rows[at]), segment_id)
+                new = Rows.of_numbers(part.rows[at])
+                moved = replace(
+                    piece.narrowed(common),
+                    segment_id=segment_id,
+                    rows=new,
+                    bytes=part.piece.bytes_of(new),
+                    stats=part.piece.stats,
+                )
+                changes.cut(piece, common)
+                changes.put(moved, new)
         id_map.record(connection, queue.id, segment_id, np.concatenate(ids), np.concatenate(rows))
-
-
-def _put(
-    changes: Changes, piece: Slice, old: Rows, part: Repacked, new: Rows, segment_id: int
-) -> None:
-    changes.cut(piece, old)
-    changes.put(
-        piece,
-        old,
-        state=int(State.LOADED),
-        segment_id=segment_id,
-        row_start=new.start,
-        row_stop=new.stop,
-        bitmap=new.to_bytes(),
-        bytes=part.piece.bytes_of(new),
-        stats=part.piece.stats,
-    )
