@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from queue_core.errors import DamagedSegment, StorageUnavailable
 from queue_core.segments.format import decode
+from queue_core.segments.lru_cache import LruCache
 from queue_core.segments.pieces import Layout, Piece, joined, layout_of, repeated_in, without_kept
 from queue_core.segments.storage import AT_ONCE, Storage
 from queue_core.values.model import Chunk, ReadPlan, ScanTask, SegmentRef
@@ -33,49 +34,42 @@ GATHER_BYTES = 1 << 20
 GATHER_MEMORY = 16 << 20
 #: Batches that keep at most this many bytes are counted with all of them.
 _SMALL_BYTES = 4 << 10
+#: The most bytes of columns in the cache of a process.
+CACHE_BYTES = 128 << 20
 _log = logging.getLogger(__name__)
 
-
-#: Returns some columns of a chunk, by their names, and possibly others. It is given the schema with
-#: which the chunk was written, and a function that reads its bytes.
-Decoder: TypeAlias = Callable[
-    [SegmentRef, Chunk, pa.Schema, Sequence[str], Callable[[], pa.Buffer]], pa.RecordBatch
-]
-
-
-def decode_all(
-    segment: SegmentRef,
-    chunk: Chunk,
-    written: pa.Schema,
-    names: Sequence[str],
-    fetch: Callable[[], pa.Buffer],
-) -> pa.RecordBatch:
-    """Return all columns of a chunk."""
-    return decode(fetch(), chunk, written, segment.name)
+#: Checksum and length of a chunk, index and type of the column.
+_Key: TypeAlias = "tuple[int, int, int, str]"
 
 
 def read(
-    plan: ReadPlan, columns: Sequence[str] | None = None, decoder: Decoder = decode_all
+    plan: ReadPlan, columns: Sequence[str] | None = None, memory: ColumnCache | None = None
 ) -> Iterator[pa.RecordBatch]:
     """
     Yield the messages of a plan, in its order.
 
     *columns* selects and orders the columns of the queue and of `METADATA`; by default, all of
-    them. Reports damage in the storage, and raises `DamagedSegment`.
+    them. *memory* keeps what is decoded. Reports damage in the storage, and raises
+    `DamagedSegment`.
     """
     storage = Storage.open(plan.storage)
     _begin_trial(storage, plan)
     layout = layout_of(plan, columns)
     stored = {version: deserialize(data) for version, data in plan.schemas.items()}
-    yield from _gathered(_read_tasks(storage, plan.tasks, layout, stored, decoder), layout)
+    yield from _gathered(_read_tasks(storage, plan.tasks, layout, stored, memory), layout)
 
 
 def read_table(
-    plan: ReadPlan, columns: Sequence[str] | None = None, decoder: Decoder = decode_all
+    plan: ReadPlan, columns: Sequence[str] | None = None, memory: ColumnCache | None = None
 ) -> pa.Table:
     """Return the messages of a plan as one table."""
     schema = layout_of(plan, columns).output
-    return pa.Table.from_batches(read(plan, columns, decoder), schema=schema)
+    return pa.Table.from_batches(read(plan, columns, memory), schema=schema)
+
+
+def read_columns(plan: ReadPlan, columns: Sequence[str]) -> pa.Table:
+    """Return some columns of the messages of a plan, from the cache if they are there."""
+    return read_table(plan, columns, _cache)
 
 
 def _begin_trial(storage: Storage, plan: ReadPlan) -> None:
@@ -157,11 +151,11 @@ def _read_tasks(
     tasks: Sequence[ScanTask],
     layout: Layout,
     stored: dict[tuple[str, int], pa.Schema],
-    decoder: Decoder,
+    memory: ColumnCache | None,
 ) -> Iterator[Piece]:
     def read_one(task: ScanTask) -> Iterator[Piece]:
         try:
-            yield from _read_task(storage, task, layout, stored, decoder)
+            yield from _read_task(storage, task, layout, stored, memory)
         except DamagedSegment as error:
             # The damage must be raised even if it cannot be reported.
             with suppress(StorageUnavailable):
@@ -191,7 +185,7 @@ def _read_task(
     task: ScanTask,
     layout: Layout,
     stored: dict[tuple[str, int], pa.Schema],
-    decoder: Decoder,
+    memory: ColumnCache | None,
 ) -> Iterator[Piece]:
     rows = reduce(or_, (part.rows for part in task.parts))
     written = stored.get((task.queue, task.segment.schema_version), layout.queue)
@@ -205,7 +199,11 @@ def _read_task(
             wanted = rows.between(first, first + chunk.rows)
             if not wanted:
                 continue
-            batch = decoder(task.segment, chunk, written, layout.names, partial(read_chunk, chunk))
+            fetch = partial(read_chunk, chunk)
+            if memory is None:
+                batch = decode(fetch(), chunk, written, task.segment.name)
+            else:
+                batch = memory.columns(task.segment, chunk, written, layout.names, fetch)
             numbers = wanted.numbers()
             if task.segment.compacted:
                 batch = _at(batch, np.searchsorted(batch.columns[-1].to_numpy(), numbers))
@@ -228,7 +226,7 @@ def chunk_reader(
         yield lambda chunk: whole[chunk.offset : chunk.offset + chunk.length]
         return
     with ExitStack() as stack:
-        # Opened on first use: chunks that a decoder has cached need no file.
+        # Opened on first use: chunks whose columns are cached need no file.
         handle = cache(lambda: stack.enter_context(storage.opened(name)))
         yield lambda chunk: storage.read(handle(), chunk.offset, chunk.length, name)
 
@@ -239,3 +237,57 @@ def _at(batch: pa.RecordBatch, indices: npt.NDArray[np.integer]) -> pa.RecordBat
     if last - first + 1 == len(indices):
         return batch.slice(first, len(indices))
     return batch.take(pa.array(indices))
+
+
+class ColumnCache:
+    """
+    Decoded columns of chunks, which each firing scans; evicts the least recently used.
+
+    Segments never change, so a column that was decoded and verified once stays valid, for the whole
+    process. A chunk is known by its checksum and not by its name, so that no column is ever stale.
+    Safe for threads.
+    """
+
+    def __init__(self, capacity: int = CACHE_BYTES) -> None:
+        self._columns: LruCache[_Key, pa.Array] = LruCache(capacity, lambda column: column.nbytes)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def columns(
+        self,
+        segment: SegmentRef,
+        chunk: Chunk,
+        written: pa.Schema,
+        names: Sequence[str],
+        fetch: Callable[[], pa.Buffer],
+    ) -> pa.RecordBatch:
+        """
+        Return the columns *names* of a chunk, and the `COMPACTED` columns after them.
+
+        *written*: the schema with which it was written. *fetch* reads its bytes.
+        """
+        own = len(written) - (len(COMPACTED) if segment.compacted else 0)
+        indices = [at for at in range(len(written)) if at >= own or written.field(at).name in names]
+        if not indices:
+            # The segment has none of these columns; only the number of rows counts.
+            return pa.record_batch([pa.nulls(chunk.rows)], [""])
+        keys = [(chunk.checksum, chunk.length, at, str(written.field(at).type)) for at in indices]
+        columns = [self._columns.get(key) for key in keys]
+        if any(column is None for column in columns):
+            batch = decode(fetch(), chunk, written, segment.name)
+            columns = [_copy(batch.column(at)) for at in indices]
+            for key, column in zip(keys, columns, strict=True):
+                self._columns.put(key, column)
+        fields = [written.field(at) for at in indices]
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+_cache = ColumnCache()
+
+
+def _copy(column: pa.Array) -> pa.Array:
+    """Copy the values: a decoded column shares the memory of its whole chunk."""
+    data = pa.record_batch([column], ["column"]).serialize()
+    schema = pa.schema([pa.field("column", column.type)])
+    return pa.ipc.read_record_batch(data, schema).column(0)

@@ -23,8 +23,8 @@ from sqlalchemy import Connection
 from queue_core.catalog.damage import UNREADABLE
 from queue_core.catalog.slices import read_plans
 from queue_core.catalog.slices.slices import damaged_slice
-from queue_core.segments.column_cache import read_columns
 from queue_core.segments.lru_cache import LruCache
+from queue_core.segments.reader import read_columns
 from queue_core.values.column_stats import ColumnStats, stats_from_json
 from queue_core.values.ids import IdSet, first_id
 from queue_core.values.model import QueueInfo, SegmentRef, Slice

@@ -11,7 +11,7 @@ from ignis_source.offset import Offset
 from queue_core import ConsumerPool, limit
 from queue_core.catalog.records import token_buckets
 from queue_core.errors import BadOption
-from queue_core.segments import column_cache
+from queue_core.segments import reader
 from queue_core.selection import by_value
 from tests.clocks import jump
 from tests.command_line import answer
@@ -141,7 +141,7 @@ def test_slices_of_closed_values_are_not_read(store, monkeypatch):
     queue.load(of("b", "a", "c", first=5000))
     assert numbers_of(queue.fire(1).messages) == [0]
     read = []
-    whole = column_cache.read_columns
+    whole = reader.read_columns
 
     def counted(plan, columns):
         read.append(len(plan))

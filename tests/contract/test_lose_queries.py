@@ -1,5 +1,7 @@
 """Lose: the repeated batch of a query that settles is halved, and only trials that began count."""
 
+from unittest import mock
+
 import pytest
 
 from queue_core.catalog.holders import consumers
@@ -80,12 +82,9 @@ def test_lives_that_never_read_their_suspects_accuse_none(store, files):
 def test_a_trial_begins_before_its_messages_are_decoded(store, files):
     queue, ticket = one_trial(store)
     plan = seen(store, queue, ticket)
-
-    def die(*_):
-        raise MemoryError
-
-    with pytest.raises(MemoryError):
-        list(read(plan, decoder=die))
+    dying = mock.patch("queue_core.segments.reader.decode", side_effect=MemoryError)
+    with dying, pytest.raises(MemoryError):
+        list(read(plan))
     assert store.storage.has_trial(plan.trial)
 
 

@@ -32,7 +32,7 @@ from queue_core import Limit, Queue, Store, errors
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records.publications import newest_ticket
 from queue_core.catalog.tables import clocks
-from queue_core.segments import column_cache, stager
+from queue_core.segments import reader, stager
 from queue_core.segments.lru_cache import LruCache
 from queue_core.selection import scan
 from queue_core.upkeep.tasks.purge import purge
@@ -191,7 +191,7 @@ def run(seed: int, folder: Path, shape: Shape | None = None) -> Report:
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(stager, "INLINE_BYTES", inline))
         # All histories have the same store, of the same time, and none knows of another one.
-        stack.enter_context(mock.patch.object(column_cache, "_cache", column_cache.ColumnCache()))
+        stack.enter_context(mock.patch.object(reader, "_cache", reader.ColumnCache()))
         matches: LruCache[Any, Any] = LruCache(1 << 20, lambda match: len(match.seen))
         stack.enter_context(mock.patch.object(scan, "_matches", matches))
         stack.enter_context(sinks())

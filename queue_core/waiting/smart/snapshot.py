@@ -18,7 +18,7 @@ from queue_core.catalog.slices import read_plans, shard_locks
 from queue_core.catalog.slices.conditions import in_queue, in_shards, in_state, unexpired
 from queue_core.catalog.slices.slices import ShardKey, fetch
 from queue_core.policies.inputs import BoundPolicy, Flags
-from queue_core.segments.column_cache import read_columns
+from queue_core.segments.reader import read_columns
 from queue_core.values.column_roles import expiring
 from queue_core.values.ids import IdSet, first_id
 from queue_core.values.model import Magazine, QueueInfo, Slice, State
