@@ -21,7 +21,6 @@ from rich.table import Table
 from queue_core import Queue, Store
 from queue_core.segments.reader import read_table
 from queue_core.segments.stager import Stager
-from queue_core.segments.staging_spec import StagingSpec
 from queue_core.selection.request import FireRequest
 from queue_core.values.model import Staged, TicketRange
 from queue_core.verbs.fire import fire
@@ -45,13 +44,11 @@ class Life:
 
     def load(self, messages: int) -> None:
         """Load segments of one message."""
-        name = self._queue.name
-        spec = StagingSpec(queue=name, schema=SCHEMA, schema_version=1, shards=1, key=None)
         for start in range(0, messages, TOGETHER):
             staged: list[Staged] = []
             for number in range(start, min(start + TOGETHER, messages)):
                 row = {"key": f"k{number}", "payload": b"x" * 100}
-                stager = Stager(self._store.storage, spec)
+                stager = Stager(self._store.storage, self._queue.info, as_is=True)
                 stager.add(pa.RecordBatch.from_pylist([row], schema=SCHEMA))
                 shard = number % self._queue.info.shards
                 staged.extend(segment.in_shard(shard) for segment in stager.finish())

@@ -40,7 +40,6 @@ from queue_core import Queue, Retry, Store, constant
 from queue_core.catalog.slices import parts
 from queue_core.segments import stager
 from queue_core.segments.stager import Stager
-from queue_core.segments.staging_spec import StagingSpec
 from queue_core.upkeep.tasks.compaction import ROUND_SLICES, compact
 from queue_core.values.address import Address
 from queue_core.waiting.publish import publish
@@ -88,11 +87,10 @@ def object_store(latency: float, files: Path) -> Iterator[str]:
 
 def load(store: Store, queue: Queue, segments: int) -> None:
     """Load segments of one message, each a file."""
-    spec = StagingSpec(queue=queue.name, schema=SCHEMA, schema_version=1, shards=1, key=None)
 
     def stage(number: int) -> list[object]:
         row = {"key": f"k{number}", "payload": b"x" * 200}
-        staging = Stager(store.storage, spec)
+        staging = Stager(store.storage, queue.info, as_is=True)
         staging.add(pa.RecordBatch.from_pylist([row], schema=SCHEMA))
         return [segment.in_shard(number % SHARDS) for segment in staging.finish()]
 

@@ -145,7 +145,7 @@ class Intake:
     def add(self, batch: pa.RecordBatch) -> None:
         """Take rows; they are divided among several queues when there are many."""
         if self._target.routes is None:
-            self._stage(self._target.spec.queue, batch)
+            self._stage(self._target.spec.name, batch)
         elif batch.num_rows:
             self._batches.append(batch)
             self._bytes += batch.nbytes
@@ -173,7 +173,7 @@ class Intake:
         if name not in self._stagers:
             self._stagers[name] = Stager(self._storage, spec)
         # One row of a stranger must not stop the query.
-        for part in conform(rows, spec.schema, spec.queue, mends=True).to_batches():
+        for part in conform(rows, spec.schema, spec.name, mends=True).to_batches():
             self._stagers[name].add(part)
 
     def _divide(self, column: str) -> None:

@@ -15,8 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from queue_core.errors import NoSuchQueue, NoSuchStore, SchemaMismatch
-from queue_core.segments.staging_spec import StagingSpec
-from queue_core.values.model import Staged, StagedOutput
+from queue_core.values.model import QueueInfo, Staged, StagedOutput
 from queue_core.values.names import check_queue, listed, nearest
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ class Routes:
     #: The only names that rows may have; None: any.
     only: frozenset[str] | None
     #: What queues that do not exist are like; None: their rows are refused.
-    template: StagingSpec | None
+    template: QueueInfo | None
 
     def allows(self, queue: str) -> bool:
         """Whether rows may have the name of a queue."""
@@ -53,7 +52,7 @@ class Target:
     #: Not shown, as it may have credentials.
     storage: str = field(repr=False)
     #: The queues that take the rows, by name. Without routes, it is one, which may not exist yet.
-    specs: Mapping[str, StagingSpec]
+    specs: Mapping[str, QueueInfo]
     #: The id of the store; None if it does not exist yet.
     store: str | None = None
     #: The error that there is no store or no queue; None if both are there.
@@ -61,7 +60,7 @@ class Target:
     routes: Routes | None = None
 
     @property
-    def spec(self) -> StagingSpec:
+    def spec(self) -> QueueInfo:
         """The only queue of a target without routes."""
         (spec,) = self.specs.values()
         return spec
@@ -69,11 +68,11 @@ class Target:
     def check_there(self, batch: int) -> None:
         """Raise an error if the store or the queue is gone; see `check_first`."""
         if self.missing is not None:
-            check_first(self.missing, batch, self.spec.queue)
+            check_first(self.missing, batch, self.spec.name)
 
-    def spec_of(self, queue: str) -> StagingSpec:
+    def spec_of(self, queue: str) -> QueueInfo:
         """
-        Return what one queue needs, whose name `check_all` has seen.
+        Return what one queue is like, whose name `check_all` has seen.
 
         Raises `SchemaMismatch` and `BadName`.
         """
@@ -90,7 +89,7 @@ class Target:
             why = self.routes.unfit[queue]
             raise SchemaMismatch(f"column {column!r} names queue {queue!r}: {why}")
         assert self.routes.template is not None, "check_all has refused the name"
-        return replace(self.routes.template, queue=check_queue(queue), schema_version=1)
+        return replace(self.routes.template, id=0, name=check_queue(queue), schema_version=1)
 
     def check_all(self, names: list[str]) -> None:
         """Raise `NoSuchQueue` that names all of some queues that do not exist."""

@@ -15,7 +15,6 @@ from ignis_sink.message import Target
 from ignis_sink.options import SinkOptions
 from queue_core.errors import BadOption
 from queue_core.segments.stager import Stager
-from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.values.ipc import unpack
@@ -44,7 +43,7 @@ def find_output(options: SinkOptions) -> Target | None:
         )
     check_loads(info)
     check_keeps(info, BEFORE_SETTLEMENT)
-    specs = {info.name: StagingSpec.of(info)}
+    specs = {info.name: info}
     return Target(storage=options.address.storage, specs=specs, store=store.storage.identity)
 
 
@@ -57,7 +56,7 @@ def stage_output(data: Iterable[bytes], target: Target) -> StagedOutput | None:
         for each in data:
             rows = unpack(each)
             ids.append(rows.column("_message_id").to_numpy())
-            table = conform(rows, target.spec.schema, target.spec.queue, mends=True)
+            table = conform(rows, target.spec.schema, target.spec.name, mends=True)
             for batch in table.combine_chunks().to_batches():
                 stager.add(batch)
         staged = stager.finish()
@@ -79,7 +78,7 @@ def settle_tasks(
     consumer: Consumer | None,
     batch: Batch | None,
     outputs: Sequence[StagedOutput],
-    spec: StagingSpec,
+    spec: QueueInfo,
 ) -> int:
     """
     Settle, and load the rows in the same transaction; return how many messages were held.

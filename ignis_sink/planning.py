@@ -18,7 +18,6 @@ from queue_core.catalog.identity.handle import known_store
 from queue_core.errors import BadOption, NoSuchQueue, NoSuchStore, QueueDeactivated, SchemaMismatch
 from queue_core.policies import binding
 from queue_core.segments.shard_hash import check_key
-from queue_core.segments.staging_spec import StagingSpec
 from queue_core.values import column_roles
 from queue_core.values.durations import LONGEST_SECONDS
 from queue_core.values.model import QueueInfo, check_loads
@@ -55,7 +54,7 @@ def find_target(options: SinkOptions, rows: StructType) -> Target:
         missing, spec = error, _new_queue(options, incoming)
     return Target(
         storage=options.address.storage,
-        specs={spec.queue: spec},
+        specs={spec.name: spec},
         store=identity,
         missing=missing,
     )
@@ -82,7 +81,7 @@ def _find_routes(options: SinkOptions, rows: StructType, wanted: str) -> Target:
     for name in needed:
         if name not in by_name:
             raise NoSuchQueue(f"the store has no queue {name!r}{nearest(name, by_name)}")
-    fit: dict[str, StagingSpec] = {}
+    fit: dict[str, QueueInfo] = {}
     unfit: dict[str, str] = {}
     for name in by_name.keys() & {*(options.queues or by_name), options.template}:
         info = by_name[name]
@@ -151,7 +150,7 @@ def check_queue(info: QueueInfo, options: SinkOptions) -> None:
             )
 
 
-def _existing_queue(info: QueueInfo, options: SinkOptions, incoming: pa.Schema) -> StagingSpec:
+def _existing_queue(info: QueueInfo, options: SinkOptions, incoming: pa.Schema) -> QueueInfo:
     if options.key is not None and options.key != info.key:
         raise BadOption(
             f"key={options.key!r}: queue {info.name!r} has the key {info.key!r}, and keeps it"
@@ -164,20 +163,27 @@ def _existing_queue(info: QueueInfo, options: SinkOptions, incoming: pa.Schema) 
     check_insertable(incoming, schema, info.name)
     binding.check(options.applied_to(info.settings), schema, info.key, info.shards)
     version = info.schema_version + (not schema.equals(info.schema))
-    return StagingSpec.of(replace(info, schema=schema, schema_version=version))
+    # Tasks are sent it, and need no text of its settings.
+    return replace(info, schema=schema, schema_version=version, stored_settings=None)
 
 
-def _new_queue(options: SinkOptions, incoming: pa.Schema) -> StagingSpec:
+def _new_queue(options: SinkOptions, incoming: pa.Schema) -> QueueInfo:
     schema = canonical(_nullable(incoming))
     settings = QueueSettings.of(options.of_new_queue)
     key = settings.group if options.key is None else options.key
     check_key(key, schema, options.queue)
     column_roles.check(settings, schema, key)
     binding.check(settings, schema, key, options.shards)
-    spec = StagingSpec(
-        queue=options.queue, schema=schema, schema_version=1, shards=options.shards, key=key
+    return QueueInfo(
+        id=0,
+        name=options.queue,
+        shards=options.shards,
+        key=key,
+        schema=schema,
+        schema_version=1,
+        settings=settings,
+        created_at=0,
     )
-    return spec.with_settings(settings)
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:

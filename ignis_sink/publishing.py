@@ -14,7 +14,6 @@ from queue_core.catalog import queue_changes, queues
 from queue_core.catalog.identity.handle import StoreHandle, known_store
 from queue_core.catalog.records import publications
 from queue_core.errors import Conflict, NoSuchQueue, NoSuchStore
-from queue_core.segments.staging_spec import StagingSpec
 from queue_core.values.model import Batch, QueueInfo, Staged
 from queue_core.values.names import listed
 from queue_core.values.schema import deserialize
@@ -49,7 +48,7 @@ def publish_tasks(
     if not routed:
         number = 0 if batch is None or options.txn is not None else batch.number
         store, queue = open_queue(target, options, number)
-        publish(store, queue, staged[target.spec.queue], options, batch)
+        publish(store, queue, staged[target.spec.name], options, batch)
         return
     store = known_store(options.address)
     catalog, storage = store.catalog, store.storage
@@ -75,7 +74,7 @@ def publish_tasks(
 
 
 def _routes(
-    store: StoreHandle, specs: Mapping[str, StagingSpec], options: SinkOptions
+    store: StoreHandle, specs: Mapping[str, QueueInfo], options: SinkOptions
 ) -> dict[str, QueueInfo]:
     """Return the queues as they are now, with those that are new; raises `NoSuchQueue`."""
     with store.catalog.read() as connection:
@@ -113,7 +112,7 @@ def open_queue(
     try:
         queue = find_queue(options)
     except (NoSuchStore, NoSuchQueue) as error:
-        check_first(error, batch, spec.queue)
+        check_first(error, batch, spec.name)
         queue = _create(spec, options, with_store=isinstance(error, NoSuchStore))
     store = known_store(options.address)
     check_queue(queue, options)
@@ -125,7 +124,7 @@ def open_queue(
     return store, queue
 
 
-def _create(spec: StagingSpec, options: SinkOptions, *, with_store: bool) -> QueueInfo:
+def _create(spec: QueueInfo, options: SinkOptions, *, with_store: bool) -> QueueInfo:
     """Create a queue, after its store if that is new, or was removed since it was opened."""
     # Not at the top: they import each verb, and most batches create nothing.
     from queue_core.queue.creating import create
@@ -136,7 +135,7 @@ def _create(spec: StagingSpec, options: SinkOptions, *, with_store: bool) -> Que
         Store(options.address, leftovers=True).close()
     return create(
         known_store(options.address).catalog,
-        spec.queue,
+        spec.name,
         spec.schema,
         spec.shards,
         spec.key,
@@ -145,7 +144,7 @@ def _create(spec: StagingSpec, options: SinkOptions, *, with_store: bool) -> Que
     )
 
 
-def check_shape(store: StoreHandle, queue: QueueInfo, spec: StagingSpec) -> None:
+def check_shape(store: StoreHandle, queue: QueueInfo, spec: QueueInfo) -> None:
     """Check that staged rows have the queue's schema and are in the shards of their keys."""
     schema = queue.schema
     if queue.schema_version != spec.schema_version:
@@ -190,7 +189,7 @@ def publish(
                 present = queues.present(connection, queue)
             check_queue(present, options)
             # A restored catalog may lack the schema of the rows.
-            check_shape(store, present, StagingSpec.of(queue))
+            check_shape(store, present, queue)
             queue = present
             continue
         _report(store, {info.name: staged}, [info.name] if is_new else (), options, batch)

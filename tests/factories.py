@@ -19,7 +19,6 @@ from queue_core.catalog.records import schedule
 from queue_core.catalog.records.task_runs import TaskRun
 from queue_core.errors import CatalogUnavailable, StorageUnavailable
 from queue_core.segments.stager import Stager
-from queue_core.segments.staging_spec import StagingSpec
 from queue_core.selection.request import FireRequest
 from queue_core.selection.terms import Terms, terms_of
 from queue_core.values.ids import first_id
@@ -38,6 +37,7 @@ from queue_core.values.model import (
     TicketRange,
 )
 from queue_core.values.rows import Rows
+from queue_core.values.settings import QueueSettings
 from queue_core.verbs.fire import fire
 from queue_core.verbs.read_tickets import read_tickets
 
@@ -190,9 +190,25 @@ def chunked(chunks: Iterable[Chunk]) -> tuple[tuple[int, Chunk], ...]:
     return tuple(zip(firsts, chunks, strict=False))
 
 
+def make_info(
+    schema: pa.Schema, key: str | None = None, *, shards: int = 2, **settings: Any
+) -> QueueInfo:
+    """A queue that is in no catalog."""
+    return QueueInfo(
+        id=1,
+        name="q",
+        shards=shards,
+        key=key,
+        schema=schema,
+        schema_version=1,
+        settings=QueueSettings(**settings),
+        created_at=0,
+    )
+
+
 def make_stager(queue: Queue) -> Stager:
     """What writes the segments of a queue, as the tasks of a sink do."""
-    return Stager(queue.store.storage, StagingSpec.of(queue.info))
+    return Stager(queue.store.storage, queue.info)
 
 
 def make_staged(queue: Queue, messages: pa.Table) -> list[Staged]:

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from queue_core.segments.stager import Stager, remove_staged
-from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
 from queue_core.values.model import QueueInfo, Staged
 from queue_core.values.rows import Numbers
@@ -40,7 +39,7 @@ class Distributor:
         orders: list[Numbers] = []
         try:
             for part in _parts(queue, table):
-                stager = Stager(self._storage, StagingSpec.of(queue), keep_order=True)
+                stager = Stager(self._storage, queue, keep_order=True)
                 written = stager.write(part)
                 shard = next(turn) % queue.shards
                 base = sum(segment.rows for segment in staged)

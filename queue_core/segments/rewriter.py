@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from queue_core.segments.stager import Stager
-from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
 from queue_core.values.column_roles import described
 from queue_core.values.column_stats import stats_of
@@ -109,14 +108,7 @@ def _numbers(group: RewriteGroup) -> Numbers:
 
 
 def _written(storage: Storage, queue: QueueInfo, messages: pa.Table) -> Staged:
-    # The messages stay in their shards, slices and turns: no key, statistics or categories here.
-    spec = replace(
-        StagingSpec.of(queue),
-        schema=messages.schema,
-        key=None,
-        attributes=(),
-        categories=(),
-        fair_by=None,
-    )
-    (staged,) = Stager(storage, spec).write(messages)
+    # The messages stay in their shards, slices and turns.
+    stager = Stager(storage, replace(queue, schema=messages.schema), as_is=True)
+    (staged,) = stager.write(messages)
     return staged

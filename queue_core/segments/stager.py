@@ -17,11 +17,11 @@ import pyarrow as pa
 from queue_core.errors import IgnisError, PublicationRefused, StaleCheckpoint, StorageUnavailable
 from queue_core.segments.format import SegmentWriter, inline
 from queue_core.segments.sharder import SEVERAL, Parts, Sharder
-from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
+from queue_core.values.column_roles import described
 from queue_core.values.column_stats import stats_of
-from queue_core.values.model import MAX_SEGMENT_ROWS, Run, Staged
+from queue_core.values.model import MAX_SEGMENT_ROWS, QueueInfo, Run, Staged
 from queue_core.values.ranks import Ranking
 from queue_core.values.rows import Numbers, Rows
 
@@ -39,13 +39,28 @@ MANY_BATCHES = 16
 
 
 class Stager:
-    """Takes record batches of the queue's schema; `finish` returns the staged segments."""
+    """
+    Takes record batches of the queue's schema; `finish` returns the staged segments.
 
-    def __init__(self, storage: Storage, spec: StagingSpec, *, keep_order: bool = False) -> None:
+    With *as_is*, the rows stay as they come: there is no key, and there are no statistics,
+    categories and turns.
+    """
+
+    def __init__(
+        self, storage: Storage, queue: QueueInfo, *, keep_order: bool = False, as_is: bool = False
+    ) -> None:
         self._storage = storage
-        self._spec = spec
+        self._queue = queue
         self._keep_order = keep_order
-        self._waiting = Sharder(spec.queue, spec.schema, spec.key, spec.shards)
+        settings = queue.settings
+        #: Columns whose statistics each slice keeps.
+        self._attributes = () if as_is else described(settings, queue.schema)
+        #: Columns whose values get their own slices.
+        self._categories = () if as_is else settings.categories
+        #: The column whose values take turns.
+        self._fair_by = None if as_is else settings.fair_by
+        key = None if as_is else queue.key
+        self._waiting = Sharder(queue.name, queue.schema, key, queue.shards)
         self._staged: list[Staged] = []
         self._open: _OpenSegment | None = None
         #: With *keep_order*: for each added row, its number over all segments.
@@ -122,13 +137,15 @@ class Stager:
             bytes=max(len(data), memory),
             chunks=chunks,
             runs=self._runs(sorted_run, 0),
-            schema_version=self._spec.schema_version,
+            schema_version=self._queue.schema_version,
             rankings=rankings,
         )
 
     def _write_through(self, rows: pa.RecordBatch) -> bool:
         """Write many rows of one shard at once, without a copy, if none wait; return whether."""
-        if self._waiting.rows or self._spec.looks_at_values or rows.nbytes < THROUGH_BYTES:
+        # Values of other columns than the key decide how rows are staged.
+        looks = self._attributes or self._categories or self._fair_by is not None
+        if self._waiting.rows or looks or rows.nbytes < THROUGH_BYTES:
             return False
         shard = self._waiting.only_shard(rows)
         if shard == SEVERAL:
@@ -148,12 +165,12 @@ class Stager:
             self._close_segment()
         if self._open is None:
             faults.point("load.before_segment")
-            self._open = _OpenSegment(self._storage, self._spec)
+            self._open = _OpenSegment(self._storage, self._queue)
         return self._open
 
     def _close_segment(self) -> None:
         if self._open is not None:
-            self._staged.append(self._open.close(self._spec.schema_version))
+            self._staged.append(self._open.close(self._queue.schema_version))
             self._open = None
 
     def _sort_waiting(self, first_row: int) -> tuple[Parts, tuple[Ranking, ...]]:
@@ -166,13 +183,12 @@ class Stager:
         rows = self._waiting.rows
         rankings: tuple[Ranking, ...] = ()
         taken = self._waiting.take()
-        if self._spec.fair_by is not None and rows:
+        if self._fair_by is not None and rows:
             # Not at the top: most queues are not fair.
             from queue_core.segments.fair_order import arrange
 
-            taken, numbers, ranking = arrange(
-                taken, self._spec.fair_by, self._spec.fair_weights, first_row
-            )
+            weights = self._queue.settings.fair_weights
+            taken, numbers, ranking = arrange(taken, self._fair_by, weights, first_row)
             rankings, order = (ranking,), None if order is None else numbers[order]
         if order is not None:
             self.order.append(order + self._rows)
@@ -188,18 +204,14 @@ class Stager:
 
     def _runs_of(self, shard: int | None, rows: pa.Table, first_row: int) -> Iterator[Run]:
         """Yield one run, or one for each combination of categories, whose rows interleave."""
-        parts = (
-            kinds(rows, self._spec.categories)
-            if self._spec.categories and rows.num_rows > 1
-            else ()
-        )
+        parts = kinds(rows, self._categories) if self._categories and rows.num_rows > 1 else ()
         if len(parts) <= 1:
-            stats = stats_of(rows, self._spec.attributes)
+            stats = stats_of(rows, self._attributes)
             yield Run(shard=shard, start=first_row, stop=first_row + rows.num_rows, stats=stats)
             return
         for numbers in parts:
             its = Rows.of_numbers(numbers + first_row)
-            stats = stats_of(rows.take(numbers), self._spec.attributes)
+            stats = stats_of(rows.take(numbers), self._attributes)
             yield Run(shard=shard, start=its.start, stop=its.stop, stats=stats, rows=its)
 
 
@@ -238,15 +250,16 @@ def remove_refused(storage: Storage, staged: Iterable[Staged], error: IgnisError
 class _OpenSegment:
     """A segment file that is being written."""
 
-    def __init__(self, storage: Storage, spec: StagingSpec) -> None:
-        self.location = storage.new_location(spec.queue)
+    def __init__(self, storage: Storage, queue: QueueInfo) -> None:
+        self.location = storage.new_location(queue.name)
         self.rows = self._memory = self._last_began = 0
         self.runs: list[Run] = []
         self.rankings: tuple[Ranking, ...] = ()
         with ExitStack() as stack:
             sink = stack.enter_context(storage.create(self.location))
             # This writes the header; if it fails, the storage removes the file.
-            self._writer = stack.enter_context(SegmentWriter(sink, spec.schema, spec.compression))
+            writer = SegmentWriter(sink, queue.schema, queue.settings.compression)
+            self._writer = stack.enter_context(writer)
             self._stack = stack.pop_all()
 
     def add_run(self, run: Run) -> None:

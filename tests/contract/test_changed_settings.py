@@ -186,7 +186,7 @@ def test_a_sink_may_name_the_columns_of_dedup_in_any_order(store):
     address = {"catalog": store.address.catalog, "storage": store.address.storage}
     options = SinkOptions.of({**address, "queue": "orders", "dedup": "customer, number"})
     target = find_target(options, from_arrow_schema(orders(0).schema))
-    assert target.spec.queue == queue.name
+    assert target.spec.name == queue.name
 
 
 def test_settings_of_a_later_version_stay(store):

@@ -15,7 +15,6 @@ from queue_core import Store
 from queue_core.catalog.tables import facts
 from queue_core.errors import DamagedCatalog, DamagedSegment, StorageUnavailable
 from queue_core.segments import stager
-from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
 from queue_core.values.address import Address
 from tests.dump import dump
@@ -209,7 +208,7 @@ def test_a_segment_that_is_missing_from_its_storage_is_damaged_as_ever(store, qu
 def test_a_task_of_spark_writes_into_no_mount_point(store, queue, tmp_path):
     target = Target(
         storage=store.storage.uri,
-        specs={queue.name: StagingSpec.of(queue.info)},
+        specs={queue.name: queue.info},
         store=store.storage.identity,
     )
     mount_away(store)

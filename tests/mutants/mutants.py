@@ -66,9 +66,9 @@ _OTHERS = (
     ),
     _of(
         "a queue stages without its categories",
-        "queue_core/segments/staging_spec",
-        "categories=settings.categories,",
-        "categories=(),",
+        "queue_core/segments/stager",
+        "self._categories = () if as_is else settings.categories",
+        "self._categories = ()",
         "eligibility",
     ),
     _of(
@@ -115,9 +115,9 @@ _OTHERS = (
     ),
     _of(
         "a queue stages without its attributes",
-        "queue_core/segments/staging_spec",
-        "attributes=described(settings, self.schema),",
-        "attributes=(),",
+        "queue_core/segments/stager",
+        "self._attributes = () if as_is else described(settings, queue.schema)",
+        "self._attributes = ()",
         "selection",
         "eligibility",
     ),

@@ -29,7 +29,6 @@ from ignis_source.admission import AdmittedReader
 from ignis_source.options import SourceOptions
 from queue_core import Store
 from queue_core.catalog.identity import handle
-from queue_core.segments.staging_spec import StagingSpec
 from queue_core.values.address import Address
 from tests.factories import ORDERS
 from tests.simulation.world import World, current
@@ -140,7 +139,7 @@ class LoadSink(Sink):
         store = _store_at(self._address)
         info = store.queue(self._queue).info
         identity = store.storage.identity
-        specs = {info.name: StagingSpec.of(info)}
+        specs = {info.name: info}
         target = Target(storage=self._address.storage, specs=specs, store=identity)
         return replace(stage(rows, target, digested=True), query_id=self._query)
 

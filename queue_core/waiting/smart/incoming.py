@@ -18,7 +18,6 @@ from queue_core.policies.inputs import Flags, Overwritten
 from queue_core.segments.reader import read_table
 from queue_core.segments.shard_hash import shards_of
 from queue_core.segments.stager import Stager
-from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
 from queue_core.values.model import (
     ROW_BITS,
@@ -125,7 +124,7 @@ class IncomingSegments:
         if len(overwritten):
             rows = overwritten.applied_to(self.columns(self._queue.schema.names))
             rows = rows.take(pa.array(np.flatnonzero(kept)))
-            staged = Stager(self._storage, StagingSpec.of(self._queue)).write(rows)
+            staged = Stager(self._storage, self._queue).write(rows)
             # Without a key, a queue with a policy has one shard.
             return [segment.in_shard(0) for segment in staged]
         narrowed, first = [], 0

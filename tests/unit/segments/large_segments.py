@@ -8,12 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from queue_core.segments.stager import Stager
-from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
 from queue_core.values.model import Part, ReadPlan, ScanTask, Staged
 from queue_core.values.rows import Rows
 from queue_core.values.schema import serialize
-from tests.factories import chunked, make_segment
+from tests.factories import chunked, make_info, make_segment
 
 SCHEMA = pa.schema([pa.field("key", pa.int64()), pa.field("payload", pa.binary())])
 
@@ -42,8 +41,7 @@ def peak_memory() -> Iterator[list[int]]:
 
 def stage(folder: Path, rows: int, key: str | None, payload_bytes: int = 100) -> tuple[Staged, ...]:
     storage = Storage.open(str(folder))
-    spec = StagingSpec(queue="q", schema=SCHEMA, schema_version=1, shards=8, key=key)
-    stager = Stager(storage, spec)
+    stager = Stager(storage, make_info(SCHEMA, key, shards=8))
     for batch in batches(rows, payload_bytes):
         stager.add(batch)
     return stager.finish()

@@ -10,8 +10,8 @@ from queue_core.errors import SchemaMismatch, StorageUnavailable
 from queue_core.segments import stager
 from queue_core.segments.shard_hash import shards_of
 from queue_core.segments.stager import MOST, RUN_BYTES, THROUGH_BYTES, Stager, kinds
-from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
+from tests.factories import make_info
 from tests.unit.segments.large_segments import peak_memory, stage
 
 
@@ -40,11 +40,10 @@ def of_shards(shards, first, count):
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-def staged(tmp_path, batches, key="key", *, keep_order=False, **known):
+def staged(tmp_path, batches, key="key", *, keep_order=False, **settings):
     """Staged batches: segments, numbers as they stand in the files, rows of chunks, and order."""
     storage = Storage.open(str(tmp_path / "store"))
-    spec = StagingSpec(queue="q", schema=SCHEMA, schema_version=1, shards=2, key=key, **known)
-    stager = Stager(storage, spec, keep_order=keep_order)
+    stager = Stager(storage, make_info(SCHEMA, key, **settings), keep_order=keep_order)
     for batch in batches:
         stager.add(batch)
     segments = stager.finish()
@@ -124,8 +123,7 @@ def test_what_is_wrong_with_rows_is_told_though_no_file_can_be_removed(tmp_path,
     rows = of_shards([1], 0, MANY)
     keys = pa.concat_arrays([rows.column("key")[:-1], pa.nulls(1, pa.int64())])
     wrong = pa.RecordBatch.from_arrays([keys, rows.column("number")], schema=SCHEMA)
-    spec = StagingSpec(queue="q", schema=SCHEMA, schema_version=1, shards=2, key="key")
-    writer = Stager(Storage.open(str(tmp_path / "store")), spec)
+    writer = Stager(Storage.open(str(tmp_path / "store")), make_info(SCHEMA, "key"))
 
     # The first ones are in a file that is complete, and the next ones in one that is not.
     with pytest.raises(SchemaMismatch, match="is null in 1 rows"):
