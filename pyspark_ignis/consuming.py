@@ -190,7 +190,7 @@ def _output(source: Mapping[str, str], name: str) -> Output:
     place = {key: source[key] for key in ("path", "catalog", "storage") if key in source}
     target = find_output(SinkOptions.of({**place, "queue": name, "mode": "settle", "output": name}))
     assert target is not None
-    return Output(target.spec.name, target.spec.schema, target.spec.key)
+    return Output(target.spec)
 
 
 def _breaker_text(breaker: Any, queues: Sequence[str]) -> str:

@@ -191,12 +191,17 @@ def chunked(chunks: Iterable[Chunk]) -> tuple[tuple[int, Chunk], ...]:
 
 
 def make_info(
-    schema: pa.Schema, key: str | None = None, *, shards: int = 2, **settings: Any
+    schema: pa.Schema,
+    key: str | None = None,
+    *,
+    name: str = "q",
+    shards: int = 2,
+    **settings: Any,
 ) -> QueueInfo:
     """A queue that is in no catalog."""
     return QueueInfo(
         id=1,
-        name="q",
+        name=name,
         shards=shards,
         key=key,
         schema=schema,

@@ -21,6 +21,7 @@ from queue_core.handling.objects.fields import is_message_class
 from queue_core.handling.objects.message_class import as_table
 from queue_core.handling.verdicts import Verdicts, of_error
 from queue_core.values.ipc import pack
+from queue_core.values.model import QueueInfo
 from queue_core.values.retry import Retry
 from queue_core.values.rows import Numbers
 from queue_core.values.schema import conform, of_data_frame
@@ -76,10 +77,7 @@ class Fitted(NamedTuple):
 class Output:
     """The queue for the rows, as it is known. It can be sent to other processes."""
 
-    queue: str
-    schema: pa.Schema
-    #: The column of the key, which has no nulls.
-    key: str | None = None
+    queue: QueueInfo
 
     def of_message(self, result: Any) -> tuple[Any, Any]:
         """Return the decision about a message and its rows, if any; raises `SchemaMismatch`."""
@@ -113,10 +111,11 @@ class Output:
 
     def conformed(self, rows: pa.Table | list[Any]) -> pa.Table:
         """Return rows with the columns of the queue; raises `SchemaMismatch`."""
-        objects = as_table(rows, self.queue) if isinstance(rows, list) else None
-        table = conform(rows if objects is None else objects, self.schema, self.queue)
-        if self.key is not None and table.column(self.key).null_count:
-            raise SchemaMismatch(f"queue {self.queue!r}: key column {self.key!r} is null")
+        name, key = self.queue.name, self.queue.key
+        objects = as_table(rows, name) if isinstance(rows, list) else None
+        table = conform(rows if objects is None else objects, self.queue.schema, name)
+        if key is not None and table.column(key).null_count:
+            raise SchemaMismatch(f"queue {name!r}: key column {key!r} is null")
         return table
 
     def _by_message(self, rows: Any, count: int, ids: pa.Array | None) -> list[Given]:
@@ -135,7 +134,8 @@ class Output:
         if numbers.null_count:
             strange = given.filter(numbers.is_null())[0]
             raise BadOutcome(
-                f"a row for queue {self.queue!r} is of message {strange}, which is not in the batch"
+                f"a row for queue {self.queue.name!r} is of message {strange}, which is not in the "
+                "batch"
             )
         return [Given(numbers.to_numpy().astype(np.int64), listed)]
 
@@ -146,20 +146,20 @@ class Output:
         if isinstance(rows, pa.RecordBatch):
             return pa.Table.from_batches([rows])
         if _is_table(rows):
-            return of_data_frame(rows, self.queue)
+            return of_data_frame(rows, self.queue.name)
         if isinstance(rows, Mapping) or is_message_class(type(rows)):
             return [rows]
         if isinstance(rows, str | bytes) or not isinstance(rows, Iterable):
             raise SchemaMismatch(
-                f"queue {self.queue!r}: the handler returned {type(rows).__name__}; return a row "
-                "as a dict or an object, rows as a list or a table, or (outcome, rows)"
+                f"queue {self.queue.name!r}: the handler returned {type(rows).__name__}; return a "
+                "row as a dict or an object, rows as a list or a table, or (outcome, rows)"
             )
         return list(rows)
 
     def _check_count(self, rows: int, count: int) -> None:
         if rows != count:
             raise BadOutcome(
-                f"the batch handler gave {rows} rows for queue {self.queue!r} and {count} "
+                f"the batch handler gave {rows} rows for queue {self.queue.name!r} and {count} "
                 "messages; give one for each message, in their order, or a table that names the "
                 "message of each row in a column _message_id"
             )

@@ -26,13 +26,13 @@ from queue_core.errors import IgnisError, Unavailable
 from queue_core.handling.breaker import name_for
 from queue_core.handling.failure_log import FAILURES
 from queue_core.handling.handler import HandlerRunner
+from queue_core.handling.output import Output
 from queue_core.handling.results import name_of
 from queue_core.pool.breaking import PoolBreaker
 from queue_core.pool.browsing import BrowsingSource
 from queue_core.pool.config import PoolConfig
 from queue_core.pool.dispatcher import QueueDispatcher, close_dispatcher, open_dispatcher
 from queue_core.pool.held import Credit, HeldBytes
-from queue_core.pool.output import known_output
 from queue_core.pool.source import AcquiringSource, MessageSource
 from queue_core.pool.transactions import Transactions
 from queue_core.pool.worker import WorkerContext, Workers
@@ -140,7 +140,7 @@ class PoolLife:
             ends.callback(self._transactions.close)
         held = HeldBytes(config.max_bytes, lambda: self.concurrency)
         gate = None if self._breaker is None else self._breaker.gate
-        output = None if config.output is None else known_output(config.output)
+        output = None if config.output is None else Output(config.output.info)
         if config.browse and contract.on_none is None:
             # Who takes no message decides about none.
             contract = replace(contract, on_none=DELETE)

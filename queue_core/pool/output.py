@@ -273,18 +273,13 @@ class PoolOutput:
     def _conformed(self, rows: pa.Table | list[object]) -> pa.Table:
         known = self._output.info
         try:
-            return known_output(self._output).conformed(rows)
+            return Output(known).conformed(rows)
         except SchemaMismatch:
             # Another process may have added columns.
-            if self._output.opened.follow() is known:
+            present = self._output.opened.follow()
+            if present is known:
                 raise
-            return known_output(self._output).conformed(rows)
-
-
-def known_output(queue: Queue) -> Output:
-    """Return the queue for the rows of a handler as it is known now."""
-    info = queue.info
-    return Output(info.name, info.schema, info.key)
+            return Output(present).conformed(rows)
 
 
 def settle_rows(

@@ -21,10 +21,11 @@ from queue_core.handling.handler import (
     batch_handler,
     takes_batches,
 )
+from queue_core.handling.output import Output
 from queue_core.handling.results import refusal
 from queue_core.pool.batch import PoolBatch, settlement_of, without_committed
 from queue_core.pool.held import HeldBatch, HeldBytes
-from queue_core.pool.output import PoolOutcomes, PoolOutput, check_output, known_output
+from queue_core.pool.output import PoolOutcomes, PoolOutput, check_output
 from queue_core.pool.source import AcquiringSource
 from queue_core.pool.transactions import Transactions
 from queue_core.queue import Queue
@@ -126,7 +127,7 @@ def handle(
         check_output(target)
         if transactional:
             raise BadOption("transactional=True cannot be combined with output, as in ConsumerPool")
-        runner = replace(runner, output=known_output(target))
+        runner = replace(runner, output=Output(target.info))
     names = contract.read(queue.refresh().schema.names)
     contract.check_queue(queue.name, queue.schema, names)
     store = queue.store

@@ -11,9 +11,11 @@ from queue_core.handling.handler import batch_handler
 from queue_core.handling.output import OUTPUT, Output, joined
 from queue_core.handling.results import Later, Reject
 from queue_core.values.ipc import unpack
+from tests.factories import make_info
 from tests.unit.handling.handler_runs import runner_of
 
-OUTPUT_OF = Output("results", pa.schema([("n", pa.int64())]), None)
+NUMBERS = pa.schema([("n", pa.int64())])
+OUTPUT_OF = Output(make_info(NUMBERS, name="results"))
 
 
 def ran(handler, count=4, output=OUTPUT_OF, **how):
@@ -55,7 +57,7 @@ def test_a_result_that_is_no_rows_fails_its_message(result):
 
 
 def test_a_column_of_the_key_has_no_nulls():
-    keyed = Output("results", pa.schema([("n", pa.int64())]), "n")
+    keyed = Output(make_info(NUMBERS, "n"))
     with pytest.raises(SchemaMismatch, match="key column 'n' is null"):
         keyed.conformed([{"n": None}])
 
