@@ -194,13 +194,14 @@ def make_info(
     schema: pa.Schema,
     key: str | None = None,
     *,
+    id: int = 1,
     name: str = "q",
     shards: int = 2,
     **settings: Any,
 ) -> QueueInfo:
     """A queue that is in no catalog."""
     return QueueInfo(
-        id=1,
+        id=id,
         name=name,
         shards=shards,
         key=key,

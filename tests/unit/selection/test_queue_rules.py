@@ -7,9 +7,9 @@ import pytest
 
 from queue_core.selection.queue_rules import of_expiry, of_firing, of_moving
 from queue_core.selector import Selector
-from queue_core.values.model import Magazine, QueueInfo
+from queue_core.values.model import Magazine
 from queue_core.values.schema import AGE, NOW
-from queue_core.values.settings import QueueSettings
+from tests.factories import make_info
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -22,16 +22,7 @@ SCANNED = pa.schema([*SCHEMA, (NOW, pa.timestamp("us")), (AGE, pa.float64())])
 
 
 def queue(**settings):
-    return QueueInfo(
-        id=1,
-        name="orders",
-        shards=1,
-        key="key",
-        schema=SCHEMA,
-        schema_version=1,
-        settings=QueueSettings(**settings),
-        created_at=0,
-    )
+    return make_info(SCHEMA, "key", name="orders", **settings)
 
 
 def meets(condition, **row):

@@ -6,21 +6,13 @@ import pytest
 from queue_core.errors import BadOption
 from queue_core.selection.terms import Terms, terms_of
 from queue_core.values.limits import limit
-from queue_core.values.model import BY_SHARD, GLOBAL, Magazine, QueueInfo
-from queue_core.values.settings import QueueSettings
+from queue_core.values.model import BY_SHARD, GLOBAL, Magazine
+from tests.factories import make_info
 
 
 def queue(id, **settings):
-    return QueueInfo(
-        id=id,
-        name=f"orders-{id}",
-        shards=1,
-        key=None,
-        schema=pa.schema([("customer", pa.string())]),
-        schema_version=1,
-        settings=QueueSettings(**settings),
-        created_at=0,
-    )
+    schema = pa.schema([("customer", pa.string())])
+    return make_info(schema, id=id, name=f"orders-{id}", **settings)
 
 
 def terms(*queues, magazine=Magazine.MAIN, order_by=None, order=BY_SHARD):
