@@ -21,7 +21,6 @@ from ignis_airflow.look import QueueLook
 from queue_core.catalog import queues
 from queue_core.catalog.poller import Poller, Watch
 from queue_core.catalog.records import figures
-from queue_core.catalog.records.pauses import is_paused
 from queue_core.catalog.slices import shard_locks
 from queue_core.errors import IgnisError, NoSuchStore, Unavailable
 from queue_core.store import Store
@@ -49,7 +48,7 @@ def look(store: Store, names: Collection[str]) -> dict[str, QueueLook]:
     looks = {}
     for row in found:
         state = known[row.queue]
-        closed = is_paused(state) or state.deactivated_at is not None
+        closed = queues.is_paused(state) or state.deactivated_at is not None
         looks[row.queue] = QueueLook(
             waiting=0 if closed else row.waiting,
             # What a log has for a subscription comes into main when it is fired, if it matches.

@@ -289,6 +289,31 @@ def check_unread(connection: Connection, queue: QueueInfo, *where: ColumnElement
         )
 
 
+def pause(connection: Connection, queue: QueueInfo) -> QueueInfo:
+    """
+    Let a queue fire nothing, and take loads; a second call keeps the first time.
+
+    A firing reads the row when it begins, so that one that has already begun may still end. Raises
+    `QueueDeactivated`.
+    """
+    hold(connection, queue, alone=True)
+    now = dialect.read_clock(connection)
+    running = (queues.c.id == queue.id, queues.c.paused_at.is_(None))
+    if seals.change(connection, queues, *running, paused_at=now):
+        acts.note(connection)
+    return find(connection, queue.name)
+
+
+def resume(connection: Connection, queue: QueueInfo) -> QueueInfo:
+    """Let a queue fire again, and notify those who wait. Raises `QueueDeactivated`."""
+    hold(connection, queue, alone=True)
+    paused = (queues.c.id == queue.id, queues.c.paused_at.is_not(None))
+    if seals.change(connection, queues, *paused, paused_at=None):
+        acts.note(connection)
+    notifications.notify(connection, queue.id)
+    return find(connection, queue.name)
+
+
 def scale(connection: Connection, queue: QueueInfo, by: int) -> QueueInfo:
     """Change the concurrency of a queue by a number, within its bounds; return the queue."""
     wanted = _held(connection, queue).settings.concurrency + by

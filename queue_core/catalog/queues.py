@@ -312,6 +312,16 @@ def settings_of(name: str, stored: str) -> QueueSettings:
         return QueueSettings.from_json(stored)
 
 
+def is_paused(row: Any) -> bool:
+    """Return whether a queue is paused, from its row with ``name``, ``settings``, ``paused_at``."""
+    return not concurrency_of(row)
+
+
+def concurrency_of(row: Any) -> int:
+    """Return the setting ``concurrency`` from the same row; 0 if a person has paused the queue."""
+    return 0 if row.paused_at is not None else settings_of(row.name, row.settings).concurrency
+
+
 def ended_error(queue: QueueInfo) -> IgnisError:
     """Return the error for a queue that was deactivated or dropped, or is detached."""
     at = queue.deactivated_at

@@ -18,8 +18,7 @@ from dataclasses import replace
 from math import inf
 
 from queue_core.catalog.holders import interests
-from queue_core.catalog.queues import dropped
-from queue_core.catalog.records import pauses
+from queue_core.catalog.queues import concurrency_of, dropped
 from queue_core.consumers.consumer import SuspendReason
 from queue_core.consumers.presence import Presence
 from queue_core.errors import IgnisError, Unavailable
@@ -82,7 +81,7 @@ class PoolLife:
         self._follows = follows
         self._lock = threading.Lock()
         self._paused = False
-        #: When the last heartbeat began, and the `pauses.concurrency` of the queues then.
+        #: When the last heartbeat began, and the `concurrency_of` of the queues then.
         self._seen_at, self._numbers = -inf, dict[str, int]()
         #: The queues that were deactivated or dropped since the start.
         self._ended_queues: set[str] = set()
@@ -320,7 +319,7 @@ class PoolLife:
             for dispatcher in self._sources:
                 dispatcher.quiet_at = at
         try:
-            numbers = {row.name: pauses.concurrency(row) for row in seen.queues}
+            numbers = {row.name: concurrency_of(row) for row in seen.queues}
         except IgnisError as error:
             self._fail(error)
             return

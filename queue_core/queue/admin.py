@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 
 from queue_core.catalog import queue_changes, snapshots
-from queue_core.catalog.records import pauses
 from queue_core.catalog.records.acts import Subject, by_hand
 from queue_core.errors import BadOption
 from queue_core.queue.creating import in_micros, place_of
@@ -132,7 +131,7 @@ class QueueAdmin:
             QueueDeactivated: The queue was deactivated.
             NoSuchQueue: The queue was dropped.
         """
-        self._queue.change(pauses.pause)
+        self._queue.change(queue_changes.pause)
 
     @by_hand
     def resume(self) -> None:
@@ -145,7 +144,7 @@ class QueueAdmin:
             QueueDeactivated: The queue was deactivated.
             NoSuchQueue: The queue was dropped.
         """
-        self._queue.change(pauses.resume)
+        self._queue.change(queue_changes.resume)
 
     @by_hand
     def deactivate(self) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from queue_core import Store
 from queue_core.catalog import database, queue_changes
-from queue_core.catalog.records import pauses
 from queue_core.errors import CatalogUnavailable, QueueDeactivated, QueueFull
 from tests.books import audit
 from tests.contract.callers import caller_of
@@ -125,7 +124,7 @@ def test_a_load_follows_the_settings_that_are_changed_while_it_waits(store, shar
 def test_a_load_goes_on_after_a_change_that_does_not_concern_it(store, shards):
     queue = make_queue(store, shards=shards)
     queue.load(orders(2))
-    with changing(store, lambda connection: pauses.pause(connection, queue.info)):
+    with changing(store, lambda connection: queue_changes.pause(connection, queue.info)):
         queue.load(orders(8, 2))
     assert sorted(numbers_of(queue.browse())) == list(range(10))
 

@@ -37,9 +37,8 @@ from queue_core.catalog import dialect, notifications, seals
 from queue_core.catalog.holder_tables import consumers as consumer_rows
 from queue_core.catalog.holder_tables import interests
 from queue_core.catalog.holders import consumers, leases, named_locks, waiters
-from queue_core.catalog.queues import check_unchanged, dropped, given_up_error
+from queue_core.catalog.queues import check_unchanged, dropped, given_up_error, is_paused
 from queue_core.catalog.record_tables import jobs
-from queue_core.catalog.records.pauses import is_paused
 from queue_core.catalog.slices.shard_locks import any_held
 from queue_core.catalog.tables import queues
 from queue_core.errors import QueueTaken
