@@ -25,7 +25,7 @@ from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS, DELETES_ON_
 from queue_core.catalog.identity import clock
 from queue_core.catalog.queues import as_it_is
 from queue_core.catalog.records import publications, task_log
-from queue_core.catalog.slices import amounts, slice_batches, sweep_pointers
+from queue_core.catalog.slices import amounts, shard_rows, slice_batches
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import IN_FLIGHT, START, Position, Rules, before, in_queue
 from queue_core.catalog.slices.sidelining import set_aside
@@ -97,7 +97,7 @@ def sweep(
         if size < len(found):
             following = (int(found.shard[size]), int(found.position[size]))
         swept = _sweep_batch(connection, queue, found[:size], consumer)
-        sweep_pointers.advance(connection, queue.id, magazine, begin, following)
+        shard_rows.advance_sweep(connection, queue.id, magazine, begin, following)
         clock.confirm(connection)
         return swept, following if swept or following is None else begin
 
@@ -147,7 +147,7 @@ def _stuck(
 def _round(catalog: Catalog, queue: QueueInfo) -> Iterator[_Stretch]:
     """Yield all magazines once, beginning where the last sweep was interrupted."""
     with catalog.read() as connection:
-        interrupted = sweep_pointers.interrupted(connection, queue.id)
+        interrupted = shard_rows.interrupted_sweep(connection, queue.id)
     if interrupted is None:
         yield from map(_Stretch, Magazine)
         return

@@ -1,6 +1,6 @@
 """The statements that change the rows of a shard: its pointers, its head and its counters.
 
-Other modules change these rows too, but not with each firing and settlement.
+Other modules change these rows too, but not with each firing, settlement or sweep.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from sqlalchemy import (
     BigInteger,
     BindParameter,
     ColumnElement,
+    Connection,
     Table,
     Update,
     bindparam,
@@ -21,15 +22,19 @@ from sqlalchemy import (
 )
 
 from queue_core.catalog import seals
+from queue_core.catalog.damage import decoding
+from queue_core.catalog.slices.conditions import Position
 from queue_core.catalog.slices.slices import ShardKey
 from queue_core.catalog.tables import counters, shard_locks, slices
 from queue_core.catalog.versions import newest
-from queue_core.values.model import State
+from queue_core.values.model import Magazine, State
 
 QUEUE: BindParameter[int] = bindparam("of_queue")
 _MAGAZINE: BindParameter[int] = bindparam("in_magazine")
 _SHARD: BindParameter[int] = bindparam("at_shard")
 _UPTO = bindparam("upto", type_=BigInteger)
+#: Greater than the number of any shard, as far as databases store it.
+_NO_SHARD = 2**31 - 1
 
 
 def at_shard(table: Table) -> tuple[ColumnElement[bool], ...]:
@@ -84,3 +89,47 @@ def counting(names: tuple[str, ...]) -> Update:
     """Return the statement that adds to some counters of a shard: ``by_`` and their names."""
     values = {name: counters.c[name] + bindparam(f"by_{name}") for name in names}
     return update(counters).where(*at_shard(counters)).values(seals.changing(counters, **values))
+
+
+#: Set the sweep pointers of some shards.
+_POINT = (
+    update(counters)
+    .where(
+        counters.c.queue_id == QUEUE,
+        counters.c.magazine == _MAGAZINE,
+        counters.c.shard >= bindparam("first"),
+        counters.c.shard < bindparam("end"),
+        counters.c.sweep_pointer != bindparam("to"),
+    )
+    .values(seals.changing(counters, sweep_pointer=bindparam("to", type_=BigInteger)))
+)
+
+
+def interrupted_sweep(connection: Connection, queue_id: int) -> tuple[Magazine, Position] | None:
+    """Return where the last sweep of a queue was interrupted; None: it was not."""
+    query = (
+        select(counters.c.magazine, counters.c.shard, counters.c.sweep_pointer)
+        .where(counters.c.queue_id == queue_id, counters.c.sweep_pointer > 0)
+        .order_by(counters.c.magazine, counters.c.shard)
+    )
+    row = connection.execute(query).first()
+    if row is None:
+        return None
+    with decoding(counters, f"queue_id {queue_id} and magazine {row.magazine}"):
+        return Magazine(row.magazine), (row.shard, row.sweep_pointer)
+
+
+def advance_sweep(
+    connection: Connection,
+    queue_id: int,
+    magazine: Magazine,
+    begin: Position,
+    following: Position | None,
+) -> None:
+    """Reset the pointers of the shards since *begin*; set that of an unfinished one, if any."""
+    here = {"of_queue": queue_id, "in_magazine": int(magazine)}
+    shard, position = following or (_NO_SHARD, 0)
+    if following is not None:
+        connection.execute(_POINT, here | {"first": shard, "end": shard + 1, "to": position})
+    if begin[0] < shard:
+        connection.execute(_POINT, here | {"first": begin[0], "end": shard, "to": 0})
