@@ -116,7 +116,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def notify(self, connection: Connection, queue_ids: Collection[int]) -> None:
-        """Wake the listeners of some queues when the transaction commits; of all, if empty."""
+        """Wake the listeners of some queues when the transaction commits."""
 
     @abstractmethod
     def notify_committed(self, connection: Connection, queue_ids: Collection[int]) -> None:

@@ -295,7 +295,7 @@ class Postgresql(Dialect):
         connection.execute(_LIMIT_LOCKS, {"limit": f"{seconds * 1000:.0f}ms"})
 
     def notify(self, connection: Connection, queue_ids: Collection[int]) -> None:
-        """Wake the listeners of some queues when the transaction commits; of all, if empty."""
+        """Wake the listeners of some queues when the transaction commits; of very many, all."""
         payload = " ".join(map(str, sorted(queue_ids)))
         payload = payload if len(payload) < _PAYLOAD else ""
         connection.execute(_NOTIFY, {"channel": CHANNEL, "payload": payload})

@@ -75,8 +75,6 @@ _TAKE = "DELETE FROM sqlite_sequence WHERE 0"
 _LATE = "ignis_late"
 #: Where a connection notes how long its next transaction may wait for the database.
 _SECONDS = "ignis_seconds"
-#: The row of notifications for all queues; no queue has this id.
-_EVERY = 0
 
 # Primary result codes are in the last byte: https://www.sqlite.org/rescode.html
 _PRIMARY = 0xFF
@@ -296,7 +294,7 @@ class Sqlite(Dialect):
         number = connection.exec_driver_sql("PRAGMA user_version").scalar_one() + 1
         # A PRAGMA takes no parameters. The number has 32 bits and a sign.
         connection.exec_driver_sql(f"PRAGMA user_version = {number & 0x7FFFFFFF}")
-        rows = [(id,) for id in queue_ids or (_EVERY,)]
+        rows = [(id,) for id in queue_ids]
         try:
             connection.exec_driver_sql(_COUNT_NOTIFIED, rows)
         except DBAPIError as error:
@@ -546,7 +544,7 @@ class SqliteListener:
         queue_ids = self._queue_ids()
         if queue_ids is None:
             return None
-        among = json.dumps([_EVERY, *queue_ids])
+        among = json.dumps([*queue_ids])
         try:
             return list(self._driver.execute(_READ_NOTIFIED, (among,)))
         except sqlite3.OperationalError as error:
