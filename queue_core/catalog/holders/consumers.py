@@ -37,6 +37,7 @@ from queue_core.catalog.holder_tables import consumers, interests, tickets
 from queue_core.catalog.record_tables import publications
 from queue_core.catalog.records.restored import RESTORE
 from queue_core.catalog.records.task_log import Moves
+from queue_core.catalog.slices.conditions import ago
 from queue_core.catalog.tables import queues, slices
 from queue_core.errors import BadOption, Conflict, ConsumerFenced
 from queue_core.values.model import Consumer, State
@@ -251,9 +252,7 @@ def awaits() -> ColumnElement[bool]:
 
 def is_alive(dead_after: float) -> ColumnElement[bool]:
     """Whether a consumer has sent a heartbeat within the last *dead_after* seconds."""
-    # Once for all rows.
-    now = select(dialect.now()).scalar_subquery()
-    return func.coalesce(consumers.c.heartbeat_at, 0) > (now - int(dead_after * 1e6)).self_group()
+    return func.coalesce(consumers.c.heartbeat_at, 0) > ago(dead_after)
 
 
 def check_dead(connection: Connection, name: str, dead_after: float) -> None:
