@@ -66,12 +66,6 @@ RELIEFS = 3
 LEAST_SECONDS = 0.5
 
 
-def lock_seconds(timeout: float | None) -> float | None:
-    """Return the most seconds of a wait for a lock in a call with a timeout; None: as usual."""
-    most = dialect.Dialect.busy_seconds
-    return None if timeout is None else min(max(timeout, LEAST_SECONDS), most)
-
-
 class Catalog:
     """
     The catalog at a database URL. Threads and processes can share it.
@@ -131,11 +125,14 @@ class Catalog:
         *work* may therefore run more than once and must have no other effects. If it *grows* the
         store, as a load does, it leaves the reserve of a full disk alone. *late*: others may write
         while it reads, as `Dialect.begin` says; after some failures, it keeps them waiting.
-        *seconds*: the most for a wait for a lock; by default, `Dialect.busy_seconds`. Raises what
-        *work* raises, `CatalogUnavailable` or `DamagedCatalog`. Then nothing was changed, unless
-        the error's `outcome_unknown` is true.
+        *seconds*: the most for a wait for a lock, from `LEAST_SECONDS` to `Dialect.busy_seconds`,
+        which is the default. Raises what *work* raises, `CatalogUnavailable` or `DamagedCatalog`.
+        Then nothing was changed, unless the error's `outcome_unknown` is true.
         """
-        end = time.monotonic() + (self._dialect.busy_seconds if seconds is None else seconds)
+        most = self._dialect.busy_seconds
+        if seconds is not None:
+            most = seconds = min(max(seconds, LEAST_SECONDS), most)
+        end = time.monotonic() + most
         errors = self._dialect.errors
         reliefs = 0
         late_ones = LATE_ATTEMPTS if late and not self._dialect.writes_in_parallel else 0

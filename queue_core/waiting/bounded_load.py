@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from sqlalchemy import Connection
 
-from queue_core.catalog.database import Catalog, lock_seconds
+from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import waiters
 from queue_core.catalog.queues import hold_settings
 from queue_core.errors import PublicationRefused
@@ -91,7 +91,7 @@ def commit_load(
         return result
 
     try:
-        result = catalog.write(transaction, grows=True, seconds=lock_seconds(timeout))
+        result = catalog.write(transaction, grows=True, seconds=timeout)
     except PublicationRefused:
         if again is None:
             raise

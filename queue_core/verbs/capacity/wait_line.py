@@ -16,7 +16,7 @@ from math import inf
 
 from sqlalchemy import Connection
 
-from queue_core.catalog.database import Catalog, lock_seconds
+from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import waiters
 from queue_core.catalog.poller import Poller, Watch
 from queue_core.errors import CatalogUnavailable
@@ -38,7 +38,7 @@ class WaitLine(AbstractContextManager["WaitLine"]):
         self._end = inf if timeout is None else time.monotonic() + timeout
         self._is_load = side == waiters.LOAD
         # The limit of a load also limits its waits for locks.
-        self._seconds = lock_seconds(timeout) if self._is_load else None
+        self._seconds = timeout if self._is_load else None
         # When the line moves, the next turn comes within milliseconds. When it stands, three looks
         # a second are cheap, and a dead waiter at its head is noticed within a second.
         self._poller = Poller(Watch(catalog, lambda: queue.sources), first=0.005, last=0.3, blind=1)
