@@ -38,17 +38,17 @@ _RETRY_SECONDS = 1.0
 def look(store: Store, names: Collection[str]) -> dict[str, QueueLook]:
     """Look at some queues; those that do not exist are left out."""
     with store.catalog.read() as connection:
-        known = {row.name: row for row in queues.states(connection) if row.name in names}
-        found = figures.read(connection, [row.id for row in known.values()]) if known else []
-        readers = [row.id for row in known.values() if row.root_id]
+        known = queues.named(connection, names)
+        found = figures.read(connection, [info.id for info in known.values()]) if known else []
+        readers = [info.id for info in known.values() if info.log_of]
         behind, ends = Counter[int](), Counter[int]()
         for key, shard in shard_locks.backlog(connection, readers).items() if readers else ():
             behind[key[0]] += shard.behind
             ends[key[0]] += shard.cursor + shard.behind if shard.log_of else 0
     looks = {}
     for row in found:
-        state = known[row.queue]
-        closed = queues.is_paused(state) or state.deactivated_at is not None
+        info = known[row.queue]
+        closed = info.is_paused or info.deactivated_at is not None
         looks[row.queue] = QueueLook(
             waiting=0 if closed else row.waiting,
             # What a log has for a subscription comes into main when it is fired, if it matches.
