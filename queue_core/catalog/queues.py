@@ -312,13 +312,12 @@ def settings_of(name: str, stored: str) -> QueueSettings:
         return QueueSettings.from_json(stored)
 
 
-def is_paused(row: Any) -> bool:
-    """Return whether a queue is paused, from its row with ``name``, ``settings``, ``paused_at``."""
-    return not concurrency_of(row)
-
-
 def concurrency_of(row: Any) -> int:
-    """Return the setting ``concurrency`` from the same row; 0 if a person has paused the queue."""
+    """
+    Return the setting ``concurrency`` of a queue, 0 if a person has paused it.
+
+    Its *row* has the `name`, the `settings` and `paused_at`.
+    """
     return 0 if row.paused_at is not None else settings_of(row.name, row.settings).concurrency
 
 

@@ -37,7 +37,7 @@ from queue_core.catalog import dialect, notifications, seals
 from queue_core.catalog.holder_tables import consumers as consumer_rows
 from queue_core.catalog.holder_tables import interests
 from queue_core.catalog.holders import consumers, leases, named_locks, waiters
-from queue_core.catalog.queues import check_unchanged, dropped, given_up_error, is_paused
+from queue_core.catalog.queues import check_unchanged, concurrency_of, dropped, given_up_error
 from queue_core.catalog.record_tables import jobs
 from queue_core.catalog.slices.shard_locks import any_held
 from queue_core.catalog.tables import queues
@@ -130,7 +130,7 @@ def _add(
 class Seen(NamedTuple):
     """What a heartbeat has seen of the queues of its consumer."""
 
-    #: Their rows, as `is_paused` takes them, with its interest as `told`; None: others removed it.
+    #: Their rows, as `concurrency_of` takes them, and its interest as `told`; None: it was removed.
     queues: list[Any]
     #: Whether all of them are in use, without messages and jobs, and without consumers that have a
     #: priority or a claim. Until the next heartbeat, nobody needs to look again.
@@ -204,7 +204,7 @@ def open_to(
     for row in rows:
         if row.deactivated_at is not None:
             raise given_up_error(row.name, row.deactivated_at)
-    closed = {row.id for row in rows if not even_if_paused and is_paused(row)}
+    closed = {row.id for row in rows if not even_if_paused and not concurrency_of(row)}
     names = {row.id: row.name for row in rows if row.ranked}
     if names:
         for row in connection.execute(_blocked(consumer, names)):
