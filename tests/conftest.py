@@ -1,6 +1,5 @@
 """What all tests share: a fresh store per catalog, one Spark session, a clean environment."""
 
-import gc
 import logging
 import os
 import sys
@@ -65,12 +64,6 @@ def pytest_configure(config: pytest.Config) -> None:
         "ignis", deadline=None, suppress_health_check=slow, max_examples=examples
     )
     hypothesis.settings.load_profile("ignis")
-
-
-def pytest_collection_finish() -> None:
-    """Let the garbage collector pass over modules and tests, and not search them each time."""
-    gc.collect()
-    gc.freeze()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

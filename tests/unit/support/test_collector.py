@@ -23,9 +23,8 @@ def collector(monkeypatch):
     gc.unfreeze()
     gc.enable()
     yield
+    gc.unfreeze()
     gc.enable()
-    # As `tests/conftest.py` does once.
-    gc.freeze()
 
 
 def test_the_collector_is_off_meanwhile_and_on_afterwards():
