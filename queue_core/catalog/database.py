@@ -164,7 +164,7 @@ class Catalog:
                     # If an interrupt has kept the block from ending, its traceback keeps the locks.
                     transaction.gen.close()
                 pause = LATE_PAUSE_SECONDS if begins_late else PAUSE_SECONDS * 2**attempt
-                time.sleep(random.uniform(0, pause))
+                time.sleep(min(random.uniform(0, pause), max(end - time.monotonic(), 0)))
         finally:
             if reliefs:
                 self._regain()

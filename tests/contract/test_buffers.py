@@ -174,6 +174,7 @@ def test_the_garbage_collector_may_give_a_buffer_back_while_one_is_taken():
             gc.collect()
     finally:
         gc.enable()
+        gc.unfreeze()
 
 
 def test_a_load_that_fails_gives_the_buffer_back_to_its_caller(store, tiles):

@@ -65,7 +65,7 @@ def test_what_is_expired_is_never_fired_and_counted_as_expired(queue: Queue) -> 
 def test_what_is_expired_in_flight_goes_too_and_what_is_in_the_sideline_stays(
     queue: Queue,
 ) -> None:
-    load(queue, 1, 2, 3, _expires_at=now(queue) + timedelta(seconds=2.5))
+    load(queue, 1, 2, 3, _expires_at=now(queue) + timedelta(seconds=4))
     queue.sideline(queue.fire(1))
     held = queue.fire(1)
     until(lambda: queue.peek(1).num_rows == 0)

@@ -261,9 +261,9 @@ def test_messages_too_old_for_main_stay_as_dead(store):
 
 def test_messages_whose_own_time_is_over_stay_as_dead(store):
     queue = make_filled(store, 2, retry=AT_ONCE)
-    queue.load(orders(3, 2), ttl=2.0)
+    queue.load(orders(3, 2), ttl=3.0)
     queue.sideline(queue.fire("all"))
-    time.sleep(2.1)
+    time.sleep(3.1)
 
     assert run(store) == 2
     assert aside(queue) == [2, 3, 4]

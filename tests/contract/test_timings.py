@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 
 from ignis_source.offset import Offset
 from queue_core import ConsumerPool, Later, Store, batch_handler
@@ -228,6 +229,27 @@ def test_what_cannot_be_written_is_kept_and_what_is_not_due_waits(store):
     timings.flush(store.catalog.write, at_once=True)
     with store.catalog.read() as connection:
         assert connection.execute(tallies.select()).all() == []
+
+
+@pytest.mark.each_catalog(False)
+def test_a_queue_that_is_dropped_while_it_is_told_of_is_left_out(on_postgres):
+    queue, timings = make_queue(on_postgres), on_postgres.catalog.timings
+    engine = on_postgres.catalog.engine
+    for _ in range(2):
+        timings.add(queue.info.id, Measured.of([0.3]), "deleted")
+        timings.flush(on_postgres.catalog.write, at_once=True)
+    timings.add(queue.info.id, Measured.of([0.3]), "deleted")
+
+    def drop(connection, cursor, statement, *_):
+        if "tallies" in statement and "FOR UPDATE" in statement:
+            sa.event.remove(engine, "before_cursor_execute", drop)
+            with Store(on_postgres.address) as other:
+                other.queue("orders").admin.deactivate()
+                other.queue("orders").admin.drop()
+
+    sa.event.listen(engine, "before_cursor_execute", drop)
+    timings.flush(on_postgres.catalog.write, at_once=True)
+    assert on_postgres.view("queues").num_rows == 0
 
 
 def test_what_may_be_written_is_not_written_again(store):

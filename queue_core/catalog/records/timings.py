@@ -104,7 +104,9 @@ def _write(connection: Connection, found: Mapping[_Key, Measured]) -> None:
             counts = _counts(row.counts) + measured.counts
             total = row.total + round(measured.seconds * 1e6)
             changed.append(_changed(row, total=total, counts=counts.tobytes(), sampled=row.sampled))
-    connection.execute(_UPDATE, changed)
+    # The queues may have been dropped since they were found.
+    if changed:
+        connection.execute(_UPDATE, changed)
 
 
 def read(connection: Connection) -> Sequence[Row[Any]]:
