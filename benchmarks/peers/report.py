@@ -158,7 +158,10 @@ def _missing(rows: Sequence[Row]) -> str:
     )
     if not lost:
         return ""
-    cells = [f"| {peer} | {case} | {why.replace('|', '/')} |" for peer, case, why in lost]
+    cells = [
+        f"| {peer} | {case} | {' '.join(why.split()).replace('|', '/')} |"
+        for peer, case, why in lost
+    ]
     return "\n".join(["### Missing", "", "| peer | case | reason |", "|---|---|---|", *cells])
 
 

@@ -106,7 +106,9 @@ class Kafka(SparkPeer):
         quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
         base = [java, "-Xmx1g", quiet, "-cp", f"{jars}/*:{logger}"]
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        form = [*base, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)]
+        # An id may begin with a hyphen.
+        given = [f"--cluster-id={cluster}", "-c", str(properties)]
+        form = [*base, "kafka.tools.StorageTool", "format", *given]
         done = subprocess.run(form, capture_output=True, text=True, check=False)
         if done.returncode:
             raise Missing(
