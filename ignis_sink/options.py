@@ -317,10 +317,10 @@ class SinkOptions:
             _check_routed(values, chosen)
         elif values["template"] is not None:
             raise BadOption("ignis sink: template is for writes with queueColumn")
-        elif not queues or (values["queue"] and values["queues"]):
-            raise BadOption(
-                'ignis sink: set queue or queues, not both, as in .option("queue", "orders")'
-            )
+        elif values["queue"] and values["queues"]:
+            raise BadOption("ignis sink: set queue or queues, not both")
+        elif not queues:
+            raise BadOption('ignis sink: name a queue: .option("queue", "orders")')
         elif len(queues) > 1 and values["mode"] == "load":
             raise BadOption("ignis sink: mode=load writes one queue: set queue, not queues")
         own = {

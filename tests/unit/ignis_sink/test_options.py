@@ -69,7 +69,7 @@ def test_the_name_of_a_setting_leads_to_its_option(setting, option):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"path": "/shop"}, "set queue or queues, not both"),
+        ({"path": "/shop"}, "name a queue"),
         ({"path": "/shop", "queue": "a", "queues": "b"}, "set queue or queues, not both"),
         ({"path": "/shop", "queues": "a,b"}, "mode=load writes one queue"),
         ({"path": "/shop", "queueColumn": "to", "mode": "settle"}, "queueColumn is for mode=load"),
