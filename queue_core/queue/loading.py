@@ -6,14 +6,16 @@ A load runs by the columns and settings that are known, and again if others have
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from queue_core.catalog import queues
-from queue_core.errors import BadOption, PublicationRefused, SchemaMismatch
+from queue_core.errors import BadOption, SchemaMismatch
 from queue_core.queue.opened import OpenedQueue
 from queue_core.segments.buffers import Buffer
 from queue_core.segments.stager import remove_staged
@@ -23,6 +25,7 @@ from queue_core.values.column_roles import expiring, holding, stamped
 from queue_core.values.durations import Duration, in_seconds
 from queue_core.values.ids import ids_in_order
 from queue_core.values.model import QueueInfo, Staged
+from queue_core.values.rows import Numbers
 from queue_core.values.schema import (
     EXPIRES_AT,
     HOLD_UNTIL,
@@ -34,6 +37,7 @@ from queue_core.values.schema import (
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting.joint_load import JointLoads
 from queue_core.waiting.publish import Routed, RoutedLoad, publish
+from queue_core.waiting.smart.incoming import Stage
 from queue_core.waiting.smart.load import ids_of_rows, of_rows
 
 if TYPE_CHECKING:
@@ -51,31 +55,24 @@ def load(
 ) -> pa.Array:
     """Load rows in a transaction of this call, or of *loads*; the arguments are `Queue.load`'s."""
     end = None if timeout is None else time.monotonic() + timeout
-    catalog, storage = queue.catalog, queue.storage
 
     def run(info: QueueInfo, table: pa.Table) -> pa.Array:
         left = None if end is None else max(end - time.monotonic(), 0.0)
-        stage = partial(queue.spread.staged, info)
-        smart = of_rows(catalog, storage, info, table, stage, policy)
-        if smart is not None:
-            with queue.quarantining():
-                first_ids = publish(catalog, storage, info, (), OnFull(timeout=left), smart=smart)
-                return ids_of_rows(smart, first_ids)
+        given = _Rows(queue, info, table, policy)
         # Those of other threads may wait for longer.
-        if left is None and loads.joins(info, table):
-            return loads(info, table, stage)
-        staged, order = stage(table)
-
-        def again() -> None:
-            nonlocal order
-            staged[:], order = stage(table)
-
-        try:
-            first_ids = publish(catalog, storage, info, staged, OnFull(timeout=left), again=again)
-        except queues.SettingsChanged:
-            remove_staged(storage, staged)
-            raise
-        return ids_in_order(first_ids, staged, order)
+        if given.smart is None and left is None and loads.joins(info, table):
+            return loads(info, table, given.write)
+        with _staged(queue, [given]):
+            first_ids = publish(
+                queue.catalog,
+                queue.storage,
+                info,
+                given.staged,
+                OnFull(timeout=left),
+                again=given.stage,
+                smart=given.smart,
+            )
+            return given.ids(first_ids)
 
     return load_each(queue, rows, times, run)
 
@@ -95,18 +92,12 @@ def load_into_several(
         table = _table(queues_of[name], listed[id(given)])
         if table.num_rows:
             tables[name] = table
-    is_repeated = False
     with sending(tables) as tables:
         while True:
             found = {name: _by_now(queues_of[name], table) for name, table in tables.items()}
             left = None if end is None else max(end - time.monotonic(), 0.0)
             try:
                 loaded = _load_tables(queues_of, found, OnFull(timeout=left))
-            except PublicationRefused:
-                if is_repeated:
-                    raise
-                # It has waited for longer than vacuum leaves its files alone.
-                is_repeated = True
             except queues.SettingsChanged:
                 for queue in queues_of.values():
                     queue.refresh()
@@ -122,29 +113,64 @@ def _load_tables(
     if not tables:
         return {}
     first = next(iter(queues_of.values()))
-    catalog, storage = first.catalog, first.storage
-    loads: list[Routed] = []
-    ids_of: dict[str, Callable[[list[int]], pa.Array]] = {}
-    plain: list[Staged] = []
-    try:
-        for name, (info, table) in tables.items():
-            stage = partial(queues_of[name].spread.staged, info)
-            smart = of_rows(catalog, storage, info, table, stage)
-            if smart is not None:
-                loads.append(Routed(info, (), smart))
-                ids_of[name] = partial(ids_of_rows, smart)
-            else:
-                staged, order = stage(table)
-                plain += staged
-                loads.append(Routed(info, staged))
-                ids_of[name] = partial(ids_in_order, staged=staged, order=order)
-        with first.quarantining():
-            first_ids = RoutedLoad(catalog, storage, loads, when_full).run()
-    except queues.SettingsChanged:
-        remove_staged(storage, plain)
-        raise
+    given = {name: _Rows(queues_of[name], *known) for name, known in tables.items()}
+
+    def again() -> None:
+        for each in given.values():
+            each.stage()
+
+    with _staged(first, given.values()):
+        loads = [Routed(each.queue, each.staged, each.smart) for each in given.values()]
+        first_ids = RoutedLoad(first.catalog, first.storage, loads, when_full, again=again).run()
     assert first_ids is not None, "only a batch can have been loaded before"
-    return {name: ids_of[name](first_ids[name]) for name in ids_of}
+    return {name: each.ids(first_ids[name]) for name, each in given.items()}
+
+
+class _Rows:
+    """
+    The rows for one queue: a smart load, or segments.
+
+    Segments are written again if a load waits for longer than vacuum leaves their files alone.
+    """
+
+    def __init__(
+        self,
+        queue: OpenedQueue,
+        info: QueueInfo,
+        table: pa.Table,
+        policy: Policy | Check | str | None = None,
+    ) -> None:
+        self.queue = info
+        self._table = table
+        self.write: Stage = partial(queue.spread.staged, info)
+        self.smart = of_rows(queue.catalog, queue.storage, info, table, self.write, policy)
+        #: Those that were written last; none of a smart load, which writes them when it decides.
+        self.staged: list[Staged] = []
+        self._order: Numbers = np.empty(0, np.int64)
+
+    def stage(self) -> None:
+        """Write the segments."""
+        if self.smart is None:
+            self.staged[:], self._order = self.write(self._table)
+
+    def ids(self, first_ids: list[int]) -> pa.Array:
+        """Return the id of each row, by those of the first messages of the segments."""
+        if self.smart is not None:
+            return ids_of_rows(self.smart, first_ids)
+        return ids_in_order(first_ids, self.staged, self._order)
+
+
+@contextmanager
+def _staged(queue: OpenedQueue, rows: Collection[_Rows]) -> Iterator[None]:
+    """Stage rows for a load; their files are removed if it finds other settings or columns."""
+    try:
+        with queue.quarantining():
+            for each in rows:
+                each.stage()
+            yield
+    except queues.SettingsChanged:
+        remove_staged(queue.storage, (segment for each in rows for segment in each.staged))
+        raise
 
 
 def load_each(

@@ -117,8 +117,9 @@ class RoutedLoad:
     _: KW_ONLY
     #: Whether each queue knows the batch by itself, and may get it although others have it.
     by_queue: bool = False
-    #: These are as in `publish`, for one queue alone.
+    #: As in `publish`, for one queue alone.
     first: Callable[[Connection], object] | None = None
+    #: As in `publish`, for the segments of all queues.
     again: Callable[[], object] | None = None
 
     def __post_init__(self) -> None:
@@ -182,7 +183,9 @@ class RoutedLoad:
         def commit(decided: Decided | None = None) -> dict[str, list[int]] | None:
             work = partial(self._work, full=full, waiter=waiter, decided=decided)
             seconds = timeout if self.first is None else None
-            return commit_load(self.catalog, work, seconds, self.again)
+            # A decision whose files are gone is made again, by `repeat`.
+            again = self.again if decided is None else None
+            return commit_load(self.catalog, work, seconds, again)
 
         alone = self.loads[0].smart if len(self.loads) == 1 else None
         return commit() if alone is None else alone.repeat(commit)

@@ -113,14 +113,31 @@ def test_a_load_whose_files_are_gone_when_there_is_room_writes_them_again(store,
     assert (left(a), left(b)) == ([0], [9])
 
 
+def test_a_load_whose_files_are_gone_keeps_its_place_in_line(store, two, monkeypatch):
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    b = two[1]
+    b.admin.change_settings(max_size=1)
+    b.load(orders(1))
+    loader = Caller(lambda: store.load({"a": orders(1), "b": orders(1, 9)}))
+    waits(store, 1)
+    other = Caller(lambda: b.load(orders(1, 5)))
+    waits(store, 2)
+    assert len(store.admin.vacuum(grace=0)) == 3
+    for number in (9, 5):
+        b.delete(b.fire(1))
+        until(lambda number=number: left(b) == [number])
+    loader.done()
+    other.done()
+
+
 def test_a_load_that_is_refused_again_and_again_ends(store, two, monkeypatch):
     refused = []
 
-    def refuse(load):
-        refused.append(load)
+    def refuse(*given):
+        refused.append(given)
         raise PublicationRefused("its file is gone")
 
-    monkeypatch.setattr(RoutedLoad, "run", refuse)
+    monkeypatch.setattr("queue_core.verbs.load.claim", refuse)
     with pytest.raises(PublicationRefused):
         store.load({"a": orders(1), "b": orders(1)}, timeout=0)
     assert len(refused) == 2
