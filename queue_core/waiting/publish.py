@@ -52,11 +52,11 @@ def publish(
     Load staged segments, each run of which has a shard, or what *smart* decides.
 
     A bounded queue admits them as *when_full* says. *first* does something else in the same
-    transaction, before the load, which then waits for locks as usual. *again* puts others
-    into the list *staged* if a file was cleaned up while the load waited. Returns the id of the
-    first message of each segment. Raises `QueueDeactivated`, `QueueFull`, and without *again*
-    `PublicationRefused` for such a file; then nothing is loaded. *smart* raises also
-    `DamagedSegment`.
+    transaction, before the load, which then waits for locks as usual; it may raise `Undone`.
+    *again* puts others into the list *staged* if a file was cleaned up while the load waited.
+    Returns the id of the first message of each segment. Raises `QueueDeactivated`, `QueueFull`, and
+    without *again* `PublicationRefused` for such a file; then nothing is loaded. *smart* raises
+    also `DamagedSegment`.
     """
     if queue.settings.is_rendezvous:
         assert first is None, "the messages would not be there before the commit"
@@ -89,6 +89,10 @@ def publish_once(
     loads = [Routed(queue, staged, smart)]
     load = RoutedLoad(catalog, storage, loads, when_full, batch, by_queue=True)
     return load.run() is not None
+
+
+class Undone(Exception):
+    """Raised by what comes *first* in the transaction of a load, which then changes nothing."""
 
 
 class Routed(NamedTuple):
@@ -142,7 +146,7 @@ class RoutedLoad:
                 else:
                     each.smart.refuse(error)
             raise
-        except SettingsChanged:
+        except (SettingsChanged, Undone):
             self._discard_decisions()
             raise
         self._discard_decisions(first_ids or ())

@@ -27,7 +27,7 @@ from queue_core.values.rows import Numbers, Rows
 from queue_core.verbs.capacity.bounds import OnFull, check_keeps
 from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.settle import settle_or_lose, settle_within
-from queue_core.waiting.publish import publish
+from queue_core.waiting.publish import Undone, publish
 from queue_core.waiting.smart.load import of_staged
 
 #: The message of a row that is not loaded.
@@ -88,11 +88,11 @@ def settle_and_load(
     return None if left is None else np.union1d(gone, left)
 
 
-class _RowsOfLost(Exception):
+class _RowsOfLost(Undone):
     """Rows would be loaded that belong to messages which the holder does not hold any more."""
 
 
-class _SettledBefore(Exception):
+class _SettledBefore(Undone):
     """The batch of a query was settled before, and its rows were loaded."""
 
 

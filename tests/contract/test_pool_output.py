@@ -37,7 +37,7 @@ from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting.settled_load import settle_and_load
 from queue_core.waiting.smart.load import TRIES, SmartLoad
 from queue_core.waiting.smart.validate import StaleSnapshot
-from tests.books import audit
+from tests.books import audit, leftover_files
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import ORDERS, make_filled, make_queue, make_staged, numbers_of, orders
 from tests.waiting import Caller, standing
@@ -241,14 +241,19 @@ def test_rows_of_lost_messages_are_left_out_of_each_segment(store):
     ],
     ids=["latest", "merge", "dedup"],
 )
-def test_rows_of_lost_messages_are_nothing_to_the_rules_of_the_output_queue(store, settings, total):
+def test_rows_of_lost_messages_are_nothing_to_the_rules_of_the_output_queue(
+    store, settings, total, monkeypatch
+):
     queue, output = make_filled(store, 2), make_queue(store, "output", key="customer", **settings)
     ids = queue.fire("all").ids
     queue.delete(ids[1:])
     rows = orders(2, 4, customers=1)
 
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     deleted_with_rows(queue, ids, output, make_staged(output, rows))
 
+    # What was decided about the rows of the lost message is gone, too.
+    assert leftover_files(store) == set()
     found = output.browse().select(ORDERS.names)
     assert found.to_pylist() == rows.slice(0, 1).to_pylist()
     # Whoever has the lost message loads its row.
