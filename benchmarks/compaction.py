@@ -25,7 +25,7 @@ from queue_core.selection.request import FireRequest
 from queue_core.values.model import Staged, TicketRange
 from queue_core.verbs.fire import fire
 from queue_core.verbs.read_tickets import read_tickets
-from queue_core.waiting.publish import publish
+from queue_core.waiting.publish import Routed, RoutedLoad
 
 SCHEMA = pa.schema([("key", pa.string()), ("payload", pa.binary())])
 #: Loads in one transaction.
@@ -52,7 +52,8 @@ class Life:
                 stager.add(pa.RecordBatch.from_pylist([row], schema=SCHEMA))
                 shard = number % self._queue.info.shards
                 staged.extend(segment.in_shard(shard) for segment in stager.finish())
-            publish(self._store.catalog, self._store.storage, self._queue.info, staged)
+            loads = [Routed(self._queue.info, staged)]
+            RoutedLoad(self._store.catalog, self._store.storage, loads).run()
 
     def compact(self) -> None:
         """Compact until there is nothing left to do."""

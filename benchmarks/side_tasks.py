@@ -42,7 +42,7 @@ from queue_core.segments import stager
 from queue_core.segments.stager import Stager
 from queue_core.upkeep.tasks.compaction import ROUND_SLICES, compact
 from queue_core.values.address import Address
-from queue_core.waiting.publish import publish
+from queue_core.waiting.publish import Routed, RoutedLoad
 from tests import unsynced
 from tests.servers import ObjectStore
 
@@ -100,7 +100,7 @@ def load(store: Store, queue: Queue, segments: int) -> None:
         for start in range(0, segments, TOGETHER):
             numbers = range(start, min(start + TOGETHER, segments))
             staged = [one for found in pool.map(stage, numbers) for one in found]
-            publish(store.catalog, store.storage, queue.info, staged)
+            RoutedLoad(store.catalog, store.storage, [Routed(queue.info, staged)]).run()
 
 
 def divide_from(slices: int, folder: Path) -> None:

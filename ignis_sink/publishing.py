@@ -1,4 +1,4 @@
-"""Publish a load: open its queue, and load the staged segments of its tasks in one transaction."""
+"""Publish a load: open its queues, and load what its tasks have staged in one transaction."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from queue_core.values.names import listed
 from queue_core.values.schema import deserialize
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.verbs.quarantine import quarantining
-from queue_core.waiting import publish as blocking
-from queue_core.waiting.publish import Routed, RoutedLoad
+from queue_core.waiting.publish import Routed, RoutedLoad, check_several
 from queue_core.waiting.smart.load import of_staged
 
 _log = logging.getLogger(__name__)
@@ -45,37 +44,21 @@ def publish_tasks(
     for name in names:
         parts = [task.staged.get(name, ()) for task in tasks]
         staged[name] = in_turn(parts, turn, specs[name].shards)
-    if not routed:
+    if routed:
+        if not names and batch is None:
+            return
+        store = known_store(options.address)
+        found = _routes(store, specs, options)
+    else:
         number = 0 if batch is None or options.txn is not None else batch.number
         store, queue = open_queue(target, options, number)
-        publish(store, queue, staged[target.spec.name], options, batch)
-        return
-    store = known_store(options.address)
-    catalog, storage = store.catalog, store.storage
-    if not names and batch is None:
-        return
-    on_full = OnFull(overflow=options.on_full, timeout=options.timeout)
-    while True:
-        infos = _routes(store, specs, options)
-        loads = [
-            Routed(info, staged[name], of_staged(catalog, storage, info, staged[name]))
-            for name, info in infos.items()
-        ]
-        try:
-            load = RoutedLoad(
-                catalog, storage, loads, on_full, batch, by_queue=options.txn is not None
-            )
-            with quarantining(catalog, storage):
-                loaded = load.run()
-        except queues.SettingsChanged:
-            continue
-        _report(store, staged, loaded or (), options, batch)
-        return
+        found = [queue]
+    publish(store, found, staged, options, batch)
 
 
 def _routes(
     store: StoreHandle, specs: Mapping[str, QueueInfo], options: SinkOptions
-) -> dict[str, QueueInfo]:
+) -> list[QueueInfo]:
     """Return the queues as they are now, with those that are new; raises `NoSuchQueue`."""
     with store.catalog.read() as connection:
         # The name of a sideline is none of a queue that takes loads.
@@ -96,7 +79,7 @@ def _routes(
         )
     for name, queue in found.items():
         check_shape(store, queue, specs[name])
-    return found
+    return [*found.values()]
 
 
 def open_queue(
@@ -160,40 +143,49 @@ def check_shape(store: StoreHandle, queue: QueueInfo, spec: QueueInfo) -> None:
 
 def publish(
     store: StoreHandle,
-    queue: QueueInfo,
-    staged: list[Staged],
+    found: Sequence[QueueInfo],
+    staged: Mapping[str, Sequence[Staged]],
     options: SinkOptions,
     batch: Batch | None,
 ) -> None:
     """
-    Load staged segments in one transaction, unless their batch was loaded before.
+    Load the *staged* segments of queues in one transaction, unless their batch was loaded before.
 
-    Raises `BadOption` or `Conflict` if the queue changed so that it contradicts options or rows.
+    *found*: the queues as they are known. Raises `BadOption` or `Conflict` if one changed so that
+    it contradicts options or rows.
     """
     catalog, storage = store.catalog, store.storage
     on_full = OnFull(overflow=options.on_full, timeout=options.timeout)
+    routed = options.queue_column is not None
+    by_queue = not routed or options.txn is not None
     while True:
-        info = replace(queue, settings=options.applied_to(queue.settings))
-        is_new = True
+        if routed:
+            check_several(found)
+        loads = []
+        for queue in found:
+            info = replace(queue, settings=options.applied_to(queue.settings))
+            segments = staged[queue.name]
+            loads.append(Routed(info, segments, of_staged(catalog, storage, info, segments)))
+        load = RoutedLoad(catalog, storage, loads, on_full, batch, by_queue=by_queue)
         try:
-            smart = of_staged(catalog, storage, info, staged)
             with quarantining(catalog, storage):
-                if batch is None:
-                    blocking.publish(catalog, storage, info, staged, on_full, smart=smart)
-                else:
-                    is_new = blocking.publish_once(
-                        catalog, storage, info, staged, batch, on_full, smart
-                    )
+                loaded = load.run()
         except queues.SettingsChanged:
-            with catalog.read() as connection:
-                present = queues.present(connection, queue)
-            check_queue(present, options)
-            # A restored catalog may lack the schema of the rows.
-            check_shape(store, present, queue)
-            queue = present
+            found = [_present(store, queue, options) for queue in found]
             continue
-        _report(store, {info.name: staged}, [info.name] if is_new else (), options, batch)
+        _report(store, staged, loaded or (), options, batch)
         return
+
+
+def _present(store: StoreHandle, queue: QueueInfo, options: SinkOptions) -> QueueInfo:
+    """Return a queue as it is now; raises as `publish` does, and `NoSuchQueue`."""
+    with store.catalog.read() as connection:
+        present = queues.present(connection, queue)
+    if options.queue_column is None:
+        check_queue(present, options)
+    # A restored catalog may lack the schema of the rows.
+    check_shape(store, present, queue)
+    return present
 
 
 def _report(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,12 +13,14 @@ from sqlalchemy import select
 
 from queue_core import Queue, Settlement, Store
 from queue_core.catalog import dialect
+from queue_core.catalog.database import Catalog
 from queue_core.catalog.holder_tables import leases
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.records import schedule
 from queue_core.catalog.records.task_runs import TaskRun
 from queue_core.errors import CatalogUnavailable, StorageUnavailable
 from queue_core.segments.stager import Stager
+from queue_core.segments.storage import Storage
 from queue_core.selection.request import FireRequest
 from queue_core.selection.terms import Terms, terms_of
 from queue_core.values.ids import first_id
@@ -38,8 +40,11 @@ from queue_core.values.model import (
 )
 from queue_core.values.rows import Rows
 from queue_core.values.settings import QueueSettings
+from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.verbs.fire import fire
 from queue_core.verbs.read_tickets import read_tickets
+from queue_core.waiting.publish import Routed, RoutedLoad
+from queue_core.waiting.smart.load import SmartLoad
 
 if TYPE_CHECKING:
     from queue_core.upkeep.tasks.runner import SideTasks
@@ -228,6 +233,33 @@ def make_staged(queue: Queue, messages: pa.Table) -> list[Staged]:
 def make_batch(staged: Iterable[Staged], number: int, query: str = "query", **known: Any) -> Batch:
     """A batch of a streaming query, whose tasks have staged these segments."""
     return Batch(query, number, sum(segment.messages for segment in staged), **known)
+
+
+def publish(
+    catalog: Catalog,
+    storage: Storage,
+    queue: QueueInfo,
+    staged: Sequence[Staged],
+    smart: SmartLoad | None = None,
+) -> list[int]:
+    """Load staged segments; return the ids of their first messages."""
+    loaded = RoutedLoad(catalog, storage, [Routed(queue, staged, smart)]).run()
+    assert loaded is not None
+    return loaded[queue.name]
+
+
+def publish_once(
+    catalog: Catalog,
+    storage: Storage,
+    queue: QueueInfo,
+    staged: Sequence[Staged],
+    batch: Batch,
+    when_full: OnFull | None = None,
+    smart: SmartLoad | None = None,
+) -> bool:
+    """Load a batch, unless it was loaded before, as the commit of a sink does; whether it is."""
+    loads, when_full = [Routed(queue, staged, smart)], when_full or OnFull()
+    return RoutedLoad(catalog, storage, loads, when_full, batch, by_queue=True).run() is not None
 
 
 def planned(

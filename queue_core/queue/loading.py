@@ -6,8 +6,7 @@ A load runs by the columns and settings that are known, and again if others have
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +35,7 @@ from queue_core.values.schema import (
 )
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting.joint_load import JointLoads
-from queue_core.waiting.publish import Routed, RoutedLoad, publish
+from queue_core.waiting.publish import Routed, RoutedLoad, check_several
 from queue_core.waiting.smart.incoming import Stage
 from queue_core.waiting.smart.load import ids_of_rows, of_rows
 
@@ -62,17 +61,8 @@ def load(
         # Those of other threads may wait for longer.
         if given.smart is None and left is None and loads.joins(info, table):
             return loads(info, table, given.write)
-        with _staged(queue, [given]):
-            first_ids = publish(
-                queue.catalog,
-                queue.storage,
-                info,
-                given.staged,
-                OnFull(timeout=left),
-                again=given.stage,
-                smart=given.smart,
-            )
-            return given.ids(first_ids)
+        (ids,) = _publish([given], OnFull(timeout=left))
+        return ids
 
     return load_each(queue, rows, times, run)
 
@@ -95,35 +85,17 @@ def load_into_several(
     with sending(tables) as tables:
         while True:
             found = {name: _by_now(queues_of[name], table) for name, table in tables.items()}
+            check_several(info for info, _ in found.values())
             left = None if end is None else max(end - time.monotonic(), 0.0)
             try:
-                loaded = _load_tables(queues_of, found, OnFull(timeout=left))
+                parts = [_Rows(queues_of[name], *known) for name, known in found.items()]
+                ids = _publish(parts, OnFull(timeout=left)) if parts else []
             except queues.SettingsChanged:
                 for queue in queues_of.values():
                     queue.refresh()
             else:
+                loaded = dict(zip(found, ids, strict=True))
                 return {name: loaded.get(name, pa.array([], pa.int64())) for name in rows}
-
-
-def _load_tables(
-    queues_of: Mapping[str, OpenedQueue],
-    tables: Mapping[str, tuple[QueueInfo, pa.Table]],
-    when_full: OnFull,
-) -> dict[str, pa.Array]:
-    if not tables:
-        return {}
-    first = next(iter(queues_of.values()))
-    given = {name: _Rows(queues_of[name], *known) for name, known in tables.items()}
-
-    def again() -> None:
-        for each in given.values():
-            each.stage()
-
-    with _staged(first, given.values()):
-        loads = [Routed(each.queue, each.staged, each.smart) for each in given.values()]
-        first_ids = RoutedLoad(first.catalog, first.storage, loads, when_full, again=again).run()
-    assert first_ids is not None, "only a batch can have been loaded before"
-    return {name: each.ids(first_ids[name]) for name, each in given.items()}
 
 
 class _Rows:
@@ -140,7 +112,8 @@ class _Rows:
         table: pa.Table,
         policy: Policy | Check | str | None = None,
     ) -> None:
-        self.queue = info
+        self.opened = queue
+        self.info = info
         self._table = table
         self.write: Stage = partial(queue.spread.staged, info)
         self.smart = of_rows(queue.catalog, queue.storage, info, table, self.write, policy)
@@ -160,17 +133,25 @@ class _Rows:
         return ids_in_order(first_ids, self.staged, self._order)
 
 
-@contextmanager
-def _staged(queue: OpenedQueue, rows: Collection[_Rows]) -> Iterator[None]:
-    """Stage rows for a load; their files are removed if it finds other settings or columns."""
+def _publish(rows: Sequence[_Rows], when_full: OnFull) -> list[pa.Array]:
+    """Load rows into their queues in one transaction; return the ids of the messages of each."""
+
+    def stage() -> None:
+        for each in rows:
+            each.stage()
+
+    queue = rows[0].opened
+    loads = [Routed(each.info, each.staged, each.smart) for each in rows]
+    load = RoutedLoad(queue.catalog, queue.storage, loads, when_full, again=stage)
     try:
         with queue.quarantining():
-            for each in rows:
-                each.stage()
-            yield
+            stage()
+            first_ids = load.run()
     except queues.SettingsChanged:
         remove_staged(queue.storage, (segment for each in rows for segment in each.staged))
         raise
+    assert first_ids is not None, "only a batch can have been loaded before"
+    return [each.ids(first_ids[each.info.name]) for each in rows]
 
 
 def load_each(

@@ -12,7 +12,7 @@ at a time, and holds no room in the others meanwhile. Crash: as of a load, for a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from itertools import chain
@@ -38,57 +38,10 @@ from queue_core.waiting.smart.load import Decided, SmartLoad
 _AS_SET = OnFull()
 
 
-def publish(
-    catalog: Catalog,
-    storage: Storage,
-    queue: QueueInfo,
-    staged: Sequence[Staged],
-    when_full: OnFull = _AS_SET,
-    first: Callable[[Connection], object] | None = None,
-    again: Callable[[], object] | None = None,
-    smart: SmartLoad | None = None,
-) -> list[int]:
-    """
-    Load staged segments, each run of which has a shard, or what *smart* decides.
-
-    A bounded queue admits them as *when_full* says. *first* does something else in the same
-    transaction, before the load, which then waits for locks as usual; it may raise `Undone`.
-    *again* puts others into the list *staged* if a file was cleaned up while the load waited.
-    Returns the id of the first message of each segment. Raises `QueueDeactivated`, `QueueFull`, and
-    without *again* `PublicationRefused` for such a file; then nothing is loaded. *smart* raises
-    also `DamagedSegment`.
-    """
-    if queue.settings.is_rendezvous:
-        assert first is None, "the messages would not be there before the commit"
-        return meet(catalog, storage, queue, staged, when_full.timeout, again)
-    loads = [Routed(queue, staged, smart)]
-    load = RoutedLoad(catalog, storage, loads, when_full, first=first, again=again)
-    first_ids = load.run()
-    assert first_ids is not None, "only a batch can have been loaded before"
-    return first_ids[queue.name]
-
-
-def publish_once(
-    catalog: Catalog,
-    storage: Storage,
-    queue: QueueInfo,
-    staged: Sequence[Staged],
-    batch: Batch,
-    when_full: OnFull = _AS_SET,
-    smart: SmartLoad | None = None,
-) -> bool:
-    """
-    Load the batch of a streaming query, unless it was loaded before; return whether it is loaded.
-
-    A batch that was loaded before needs no capacity, and its staged files become garbage. In a
-    rendezvous, both wait until no message waits to be fired (`meet_once`). Raises as `publish`
-    does, `StaleCheckpoint`, and `BadOption` if the query loaded it into another queue.
-    """
-    if queue.settings.is_rendezvous:
-        return meet_once(catalog, storage, queue, staged, batch, when_full.timeout)
-    loads = [Routed(queue, staged, smart)]
-    load = RoutedLoad(catalog, storage, loads, when_full, batch, by_queue=True)
-    return load.run() is not None
+def check_several(queues: Iterable[QueueInfo]) -> None:
+    """Raise `BadOption` for a rendezvous among queues that are loaded together."""
+    for queue in queues:
+        check_keeps(queue, "a load into several queues cannot do", "load into it alone")
 
 
 class Undone(Exception):
@@ -111,19 +64,27 @@ class Routed(NamedTuple):
 
 @dataclass(slots=True)
 class RoutedLoad:
-    """One load into a queue or several, until it is done."""
+    """
+    One load into a queue or several, until it is done.
+
+    Bounded queues admit it as *when_full* says. A load into a rendezvous waits until the messages
+    are fired (`meet`, `meet_once`), and must be into this queue alone; see `check_several`.
+    """
 
     catalog: Catalog
     storage: Storage
     loads: Sequence[Routed]
-    when_full: OnFull
+    when_full: OnFull = _AS_SET
+    #: The batch of a query, which is loaded unless it was loaded before. Then it needs no capacity,
+    #: and its staged files become garbage.
     batch: Batch | None = None
     _: KW_ONLY
     #: Whether each queue knows the batch by itself, and may get it although others have it.
     by_queue: bool = False
-    #: As in `publish`, for one queue alone.
+    #: Does something else in the transaction of a load into one queue, before the load, which then
+    #: waits for locks as usual; it may raise `Undone`.
     first: Callable[[Connection], object] | None = None
-    #: As in `publish`, for the segments of all queues.
+    #: Puts others into the lists of segments if a file was cleaned up while the load waited.
     again: Callable[[], object] | None = None
 
     def __post_init__(self) -> None:
@@ -133,10 +94,13 @@ class RoutedLoad:
         """
         Load; return the id of the first message of each segment, by queue.
 
-        Returns None if the batch was loaded before. Raises as `publish` and `publish_once` do.
+        Returns None if the batch was loaded before. Raises `QueueDeactivated`, `QueueFull`, and
+        without *again* `PublicationRefused` for a file that was cleaned up; then nothing is loaded.
+        With a batch, raises also `StaleCheckpoint`, and `BadOption` if the query loaded it into
+        another queue; with a policy or de-duplication, `DamagedSegment`.
         """
-        for each in self.loads:
-            check_keeps(each.queue, "a load into several queues cannot do", "load into it alone")
+        if any(each.queue.settings.is_rendezvous for each in self.loads):
+            return self._meet()
         try:
             first_ids = self._repeat()
         except IgnisError as error:
@@ -151,6 +115,15 @@ class RoutedLoad:
             raise
         self._discard_decisions(first_ids or ())
         return first_ids
+
+    def _meet(self) -> dict[str, list[int]] | None:
+        """Load into a rendezvous, and wait until it is met; without the ids of a batch."""
+        ((queue, staged, _),) = self.loads
+        assert self.first is None, "the messages would not be there before the commit"
+        given, timeout = (self.catalog, self.storage, queue, staged), self.when_full.timeout
+        if self.batch is None:
+            return {queue.name: meet(*given, timeout, self.again)}
+        return {queue.name: []} if meet_once(*given, self.batch, timeout) else None
 
     def _discard_decisions(self, loaded: Collection[str] = ()) -> None:
         """Remove what was decided for queues that are not *loaded*."""

@@ -59,7 +59,7 @@ def meet(
     """
     Load staged segments, and wait until all of their messages are fired.
 
-    *again* is as in `publish`. Returns the id of the first message of each segment. Raises
+    *again* is as in `RoutedLoad`. Returns the id of the first message of each segment. Raises
     `QueueFull` if some messages were not fired within *timeout* seconds, and `QueueDeactivated` if
     the queue was deactivated before; those are withdrawn, and the others stay fired. With 0 seconds
     nothing is loaded. Raises `NoSuchQueue` if the queue was dropped. Withdraws them also after any

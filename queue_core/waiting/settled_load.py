@@ -27,7 +27,7 @@ from queue_core.values.rows import Numbers, Rows
 from queue_core.verbs.capacity.bounds import OnFull, check_keeps
 from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.settle import settle_or_lose, settle_within
-from queue_core.waiting.publish import Undone, publish
+from queue_core.waiting.publish import Routed, RoutedLoad, Undone
 from queue_core.waiting.smart.load import of_staged
 
 #: The message of a row that is not loaded.
@@ -52,8 +52,8 @@ def settle_and_load(
     Settle messages of *queues*, and load their *rows* into *output*.
 
     Rows of messages that *holder* does not hold any more are left out. Returns the ids of these
-    messages; None if the *batch* was settled before. Raises as `settle_or_lose` and `publish` do,
-    and `SettingsChanged`, after which the caller calls again with the queue as it is then.
+    messages; None if the *batch* was settled before. Raises as `settle_or_lose` and `RoutedLoad`
+    do, and `SettingsChanged`, after which the caller calls again with the queue as it is then.
     """
     check_keeps(output, BEFORE_SETTLEMENT)
     when_full = replace(when_full, overtakes=output.id in [queue.id for queue in queues])
@@ -73,8 +73,9 @@ def settle_and_load(
     while rows.staged:
         try:
             smart = of_staged(catalog, storage, output, rows.staged)
+            loads = [Routed(output, rows.staged, smart)]
             with quarantining(catalog, storage):
-                publish(catalog, storage, output, rows.staged, when_full, first, smart=smart)
+                RoutedLoad(catalog, storage, loads, when_full, first=first).run()
         except _SettledBefore:
             return None
         except _RowsOfLost:

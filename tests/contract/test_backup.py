@@ -33,11 +33,10 @@ from queue_core.upkeep.backup.backup import Hold
 from queue_core.upkeep.backup.folder import BackupFolder
 from queue_core.upkeep.backup.restore import verify
 from queue_core.verbs.quarantine import quarantine
-from queue_core.waiting.publish import publish_once
 from tests.books import audit
 from tests.contract.pools import PATIENCE, Recorder
 from tests.dump import dump
-from tests.factories import make_batch, make_queue, make_staged, numbers_of, orders
+from tests.factories import make_batch, make_queue, make_staged, numbers_of, orders, publish_once
 from tests.forks import in_a_fork
 from tests.storages import EVERYWHERE
 from tests.waiting import until
@@ -702,11 +701,12 @@ def test_a_sink_that_knows_columns_of_the_lost_time_writes_its_rows_again(store,
     queue.admin.add_columns(pa.schema([("note", pa.string())]))
     known = queue.info
     staged = make_staged(queue, orders(3).append_column("note", pa.nulls(3, pa.string())))
-    options = {"catalog": store.address.catalog, "storage": store.address.storage}
+    where = {"catalog": store.address.catalog, "storage": store.address.storage}
+    options = SinkOptions.of({**where, "queue": "orders"})
 
     over(store, folder)
     with pytest.raises(Conflict, match="write them again"):
-        publish(store, known, staged, SinkOptions.of({**options, "queue": "orders"}), None)
+        publish(store, [known], {"orders": staged}, options, None)
     with Store(store.address, create=False) as again:
         assert everything(again) == []
         assert again.admin.fsck().num_rows == 0

@@ -18,7 +18,6 @@ from queue_core.segments import stager
 from queue_core.verbs.capacity import wait_line
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting import admission
-from queue_core.waiting.publish import publish_once
 from queue_core.waiting.smart.load import of_staged
 from tests.books import audit
 from tests.contract.test_statements import counted
@@ -31,6 +30,7 @@ from tests.factories import (
     make_stager,
     numbers_of,
     orders,
+    publish_once,
 )
 from tests.waiting import PATIENCE, Caller, standing, stands_for_ever, until, waits
 

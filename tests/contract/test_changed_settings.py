@@ -128,7 +128,8 @@ def test_a_sink_that_has_staged_its_rows(store, other):
     task = stage(orders(20).to_batches(), target)
     queue.admin.change_settings(policy="latest")
 
-    publish(store, early.info, in_turn([task.staged["orders"]], 0, 1), options, None)
+    staged = {"orders": in_turn([task.staged["orders"]], 0, 1)}
+    publish(store, [early.info], staged, options, None)
     assert len(waiting(queue)) == 10
 
 

@@ -29,8 +29,7 @@ from queue_core.pool.dispatcher import close_dispatcher, open_dispatcher
 from queue_core.values.address import Address
 from queue_core.values.model import Batch
 from queue_core.verbs.settle import settle
-from queue_core.waiting.publish import publish
-from tests.factories import make_queue, make_staged, numbers_of, orders
+from tests.factories import make_queue, make_staged, numbers_of, orders, publish
 from tests.waiting import until
 
 pytestmark = pytest.mark.each_catalog

@@ -11,9 +11,16 @@ from queue_core.catalog import record_tables
 from queue_core.errors import QueueDeactivated
 from queue_core.upkeep.tasks.expire import retire
 from queue_core.upkeep.tasks.purge import purge
-from queue_core.waiting.publish import publish_once
 from tests.dump import age, dump
-from tests.factories import make_batch, make_filled, make_queue, make_stager, numbers_of, orders
+from tests.factories import (
+    make_batch,
+    make_filled,
+    make_queue,
+    make_stager,
+    numbers_of,
+    orders,
+    publish_once,
+)
 
 YEAR = 365 * 24 * 3600.0
 

@@ -16,7 +16,6 @@ from queue_core.segments.reader import read_table
 from queue_core.selection import best_scan, by_rank, quotas
 from queue_core.upkeep.tasks.compaction import compact
 from queue_core.values.model import Magazine
-from queue_core.waiting.publish import publish, publish_once
 from tests.factories import (
     ORDERS,
     make_batch,
@@ -25,6 +24,8 @@ from tests.factories import (
     numbers_of,
     orders,
     planned,
+    publish,
+    publish_once,
 )
 
 

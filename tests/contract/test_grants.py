@@ -24,12 +24,11 @@ from queue_core.errors import (
 from queue_core.segments import stager
 from queue_core.values.names import of_query
 from queue_core.verbs.quarantine import quarantine
-from queue_core.waiting.publish import publish_once
 from tests.books import audit
 from tests.clocks import jump
 from tests.command_line import answer
 from tests.dump import log_in_a_minute
-from tests.factories import make_batch, make_queue, make_staged, orders, planned
+from tests.factories import make_batch, make_queue, make_staged, orders, planned, publish_once
 from tests.storages import Files
 
 pytestmark = pytest.mark.postgres

@@ -300,7 +300,7 @@ def test_a_write_of_spark_that_was_refused_for_certain_leaves_no_file(
     options = SinkOptions.of({"path": "unused", "queue": "orders"})
 
     with refuse(store, QueueDeactivated("given up")), pytest.raises(QueueDeactivated):
-        publish(store, queue.info, staged, options, batch)
+        publish(store, [queue.info], {queue.name: staged}, options, batch)
 
     assert leftover_files(store) == set()
 

@@ -12,10 +12,17 @@ from queue_core.values.model import Batch
 from queue_core.values.names import of_query
 from queue_core.values.outcomes import Settlement
 from queue_core.verbs.settle import settle
-from queue_core.waiting.publish import publish, publish_once
 from queue_core.waiting.smart.load import of_staged
 from tests.dump import dump
-from tests.factories import make_batch, make_queue, make_staged, numbers_of, orders
+from tests.factories import (
+    make_batch,
+    make_queue,
+    make_staged,
+    numbers_of,
+    orders,
+    publish,
+    publish_once,
+)
 
 #: The tickets of a batch, of a consumer of another store.
 T5, T6 = (json.dumps({"consumer": "elsewhere", "ticket": ticket}) for ticket in (5, 6))

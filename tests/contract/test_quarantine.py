@@ -165,10 +165,14 @@ def test_a_write_of_spark_sets_apart_what_its_policy_cannot_read(store, queue):
     spoil(file_of(store, 0), "missing")
     options = SinkOptions.of({"path": "unused", "queue": "orders"})
 
+    def write():
+        staged = {queue.name: make_staged(queue, orders(2, 2999))}
+        publish(store, [queue.info], staged, options, None)
+
     with pytest.raises(DamagedSegment):
-        publish(store, queue.info, make_staged(queue, orders(2, 2999)), options, None)
+        write()
     assert leftover_files(store) == set()
-    publish(store, queue.info, make_staged(queue, orders(2, 2999)), options, None)
+    write()
 
     assert numbers_of(queue.fire("all").messages) == list(range(1000, 3001))
 

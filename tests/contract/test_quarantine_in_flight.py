@@ -13,9 +13,16 @@ from queue_core.segments.reader import read_table
 from queue_core.values.model import INLINE
 from queue_core.values.names import of_query
 from queue_core.verbs.quarantine import quarantine
-from queue_core.waiting.publish import publish_once
 from tests.books import audit
-from tests.factories import make_batch, make_queue, make_staged, numbers_of, orders, planned
+from tests.factories import (
+    make_batch,
+    make_queue,
+    make_staged,
+    numbers_of,
+    orders,
+    planned,
+    publish_once,
+)
 
 
 def set_apart(store, name="orders"):

@@ -12,9 +12,8 @@ from queue_core.values.model import Batch
 from queue_core.verbs.capacity import wait_line
 from queue_core.verbs.capacity.bounds import CapacityExceeded, OnFull
 from queue_core.waiting import rendezvous
-from queue_core.waiting.publish import publish_once
 from tests.books import audit
-from tests.factories import make_queue, make_staged, numbers_of, orders
+from tests.factories import make_queue, make_staged, numbers_of, orders, publish_once
 from tests.waiting import PATIENCE, Caller, standing, until, waits
 
 pytestmark = pytest.mark.each_catalog

@@ -23,10 +23,9 @@ from queue_core.errors import Conflict
 from queue_core.segments.reader import read_table
 from queue_core.values.model import Consumer, State
 from queue_core.values.names import of_query
-from queue_core.waiting.publish import publish_once
 from tests.books import audit
 from tests.clocks import jump
-from tests.factories import make_batch, make_queue, make_staged, numbers_of, orders
+from tests.factories import make_batch, make_queue, make_staged, numbers_of, orders, publish_once
 from tests.waiting import Caller
 
 NAME = of_query()

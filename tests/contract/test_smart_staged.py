@@ -8,10 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from queue_core import Queue, Store
-from queue_core.waiting.publish import publish
 from queue_core.waiting.smart.load import of_staged
 from tests.books import audit
-from tests.factories import make_queue, make_stager
+from tests.factories import make_queue, make_stager, publish
 
 SCHEMA = pa.schema([("key", pa.string()), ("kind", pa.string()), ("n", pa.int64())])
 EXPIRING = pa.schema(

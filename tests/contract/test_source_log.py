@@ -75,13 +75,8 @@ def test_a_batch_that_spark_writes_twice_has_two_different_lines(store, caplog):
     for _ in range(2):
         task = stage(orders(3).to_batches(), target)
         batch = Batch(query_id="copy", number=4, rows=3, digest=0)
-        publish(
-            store,
-            queue.info,
-            in_turn([task.staged["orders"]], 0, queue.info.shards),
-            options,
-            batch,
-        )
+        staged = {"orders": in_turn([task.staged["orders"]], 0, queue.info.shards)}
+        publish(store, [queue.info], staged, options, batch)
 
     assert lines(caplog) == [
         "queue orders: loaded the 3 rows of query copy, batch 4",

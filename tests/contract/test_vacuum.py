@@ -13,10 +13,17 @@ from queue_core.segments import stager
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.upkeep.tasks import vacuum as vacuum_module
-from queue_core.waiting.publish import publish, publish_once
 from queue_core.waiting.smart.load import of_staged
 from tests.dump import dump
-from tests.factories import make_batch, make_queue, make_staged, numbers_of, orders
+from tests.factories import (
+    make_batch,
+    make_queue,
+    make_staged,
+    numbers_of,
+    orders,
+    publish,
+    publish_once,
+)
 from tests.storages import EVERYWHERE, mount_again, mount_away
 
 

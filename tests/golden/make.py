@@ -27,7 +27,6 @@ from queue_core.upkeep.leader.lease import LeaseLeader
 from queue_core.upkeep.tasks.runner import SideTasks
 from queue_core.upkeep.tasks.sample import sample
 from queue_core.values.views import VIEWS
-from queue_core.waiting.publish import publish_once
 from tests.arrow_types import KEPT
 from tests.factories import (
     make_batch,
@@ -35,6 +34,7 @@ from tests.factories import (
     make_staged,
     orders,
     planned,
+    publish_once,
     seen,
     sideline_traced,
 )

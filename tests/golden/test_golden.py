@@ -13,9 +13,8 @@ from queue_core.catalog.tables import SEALED
 from queue_core.errors import QueueDeactivated, StaleCheckpoint
 from queue_core.segments.reader import read_table
 from queue_core.values.model import Ticket
-from queue_core.waiting.publish import publish_once
 from tests.books import audit
-from tests.factories import make_batch, make_staged, orders, seen
+from tests.factories import make_batch, make_staged, orders, publish_once, seen
 from tests.golden.make import HERE, QUERY, described, fill, folder_of, go_on
 
 FORMATS = sorted(int(folder.name.removeprefix("format-")) for folder in HERE.glob("format-*"))

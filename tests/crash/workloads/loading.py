@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from queue_core import Store
 from queue_core.values.model import Magazine, State
-from queue_core.waiting.publish import publish_once
 from tests.books import audit
 from tests.children import Journal
 from tests.crash.workloads.common import (
@@ -17,7 +16,7 @@ from tests.crash.workloads.common import (
     loaded_ids,
     the_queue,
 )
-from tests.factories import make_batch, make_stager, orders
+from tests.factories import make_batch, make_stager, orders, publish_once
 
 
 def loads(store: Store, journal: Journal) -> None:

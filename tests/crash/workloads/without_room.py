@@ -13,11 +13,10 @@ from queue_core.errors import QueueFull
 from queue_core.segments import stager
 from queue_core.values.model import Magazine, State
 from queue_core.verbs.capacity.bounds import OnFull
-from queue_core.waiting.publish import publish_once
 from tests.books import audit, leftover_files
 from tests.children import Journal
 from tests.crash.workloads.common import FEW, Workload, load, loaded_ids, the_consumer, the_queue
-from tests.factories import make_batch, make_queue, make_staged, orders
+from tests.factories import make_batch, make_queue, make_staged, orders, publish_once
 
 #: Seconds in which nothing comes: long enough to join the line, and to offer, in a slow process.
 TIMEOUT = 2.0

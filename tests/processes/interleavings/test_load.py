@@ -7,9 +7,8 @@ import pytest
 
 from queue_core.errors import QueueFull, StaleCheckpoint
 from queue_core.segments.shard_hash import shards_of
-from queue_core.waiting.publish import publish_once
 from tests.books import audit, leftover_files
-from tests.factories import make_batch, make_queue, numbers_of, orders
+from tests.factories import make_batch, make_queue, numbers_of, orders, publish_once
 from tests.processes.interleavings.steps import (
     MANY,
     fired_ids,

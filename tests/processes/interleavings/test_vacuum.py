@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from queue_core.errors import PublicationRefused
-from queue_core.waiting.publish import publish
 from tests.books import audit, leftover_files
-from tests.factories import make_queue
+from tests.factories import make_queue, publish
 from tests.processes.interleavings.steps import MANY, stage
 
 
