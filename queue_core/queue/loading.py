@@ -17,7 +17,7 @@ from queue_core.catalog import queues
 from queue_core.errors import BadOption, SchemaMismatch
 from queue_core.queue.opened import OpenedQueue
 from queue_core.segments.buffers import Buffer
-from queue_core.segments.stager import remove_staged
+from queue_core.segments.stager import remove_staged, removed_if_refused
 from queue_core.support.trace_context import sending
 from queue_core.values.backoff import check_wait
 from queue_core.values.column_roles import expiring, holding, stamped
@@ -143,12 +143,15 @@ def _publish(rows: Sequence[_Rows], when_full: OnFull) -> list[pa.Array]:
     queue = rows[0].opened
     loads = [Routed(each.info, each.staged, each.smart) for each in rows]
     load = RoutedLoad(queue.catalog, queue.storage, loads, when_full, again=stage)
+    # Found when they are removed: by then, they are all there.
+    staged = (segment for each in rows for segment in each.staged)
     try:
         with queue.quarantining():
-            stage()
+            with removed_if_refused(queue.storage, staged):
+                stage()
             first_ids = load.run()
     except queues.SettingsChanged:
-        remove_staged(queue.storage, (segment for each in rows for segment in each.staged))
+        remove_staged(queue.storage, staged)
         raise
     assert first_ids is not None, "only a batch can have been loaded before"
     return [each.ids(first_ids[each.info.name]) for each in rows]

@@ -17,6 +17,7 @@ from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting import admission
 from queue_core.waiting.publish import Routed, RoutedLoad
 from queue_core.waiting.smart.load import SmartLoad
+from tests.books import leftover_files
 from tests.dump import dump
 from tests.factories import make_queue, make_staged, numbers_of, orders
 from tests.waiting import PATIENCE, Caller, until, waits
@@ -82,6 +83,14 @@ def test_bad_rows_for_one_queue_change_none(store, two, rows, error, text):
     with pytest.raises(error, match=text):
         store.load(rows)
     assert dump(store) == before
+
+
+def test_rows_without_a_key_leave_no_file_of_the_other_queue(store, two, monkeypatch):
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    make_queue(store, "keyed", key="customer")
+    with pytest.raises(SchemaMismatch, match="key column 'customer' is null in 1 rows"):
+        store.load({"a": orders(1), "keyed": [{"number": 1}]})
+    assert leftover_files(store) == set()
 
 
 def test_a_full_queue_keeps_the_load_waiting_and_the_others_empty(store, two):
