@@ -18,7 +18,6 @@ from queue_core.values.model import Batch, QueueInfo, Staged
 from queue_core.values.names import listed
 from queue_core.values.schema import deserialize
 from queue_core.verbs.capacity.bounds import OnFull
-from queue_core.verbs.quarantine import quarantining
 from queue_core.waiting.publish import Routed, RoutedLoad, check_several
 from queue_core.waiting.smart.load import of_staged
 
@@ -168,8 +167,7 @@ def publish(
             loads.append(Routed(info, segments, of_staged(catalog, storage, info, segments)))
         load = RoutedLoad(catalog, storage, loads, on_full, batch, by_queue=by_queue)
         try:
-            with quarantining(catalog, storage):
-                loaded = load.run()
+            loaded = load.run()
         except queues.SettingsChanged:
             found = [_present(store, queue, options) for queue in found]
             continue

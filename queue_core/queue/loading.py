@@ -146,10 +146,9 @@ def _publish(rows: Sequence[_Rows], when_full: OnFull) -> list[pa.Array]:
     # Found when they are removed: by then, they are all there.
     staged = (segment for each in rows for segment in each.staged)
     try:
-        with queue.quarantining():
-            with removed_if_refused(queue.storage, staged):
-                stage()
-            first_ids = load.run()
+        with removed_if_refused(queue.storage, staged):
+            stage()
+        first_ids = load.run()
     except queues.SettingsChanged:
         remove_staged(queue.storage, staged)
         raise

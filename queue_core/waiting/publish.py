@@ -30,6 +30,7 @@ from queue_core.segments.stager import remove_refused
 from queue_core.segments.storage import Storage
 from queue_core.values.model import Batch, Place, QueueInfo, Staged
 from queue_core.verbs.capacity.bounds import CapacityExceeded, OnFull, check_keeps
+from queue_core.verbs.quarantine import quarantining
 from queue_core.waiting.admission import Admission
 from queue_core.waiting.bounded_load import Loading, commit_load, load_all
 from queue_core.waiting.rendezvous import meet, meet_once
@@ -97,10 +98,15 @@ class RoutedLoad:
         Returns None if the batch was loaded before. Raises `QueueDeactivated`, `QueueFull`, and
         without *again* `PublicationRefused` for a file that was cleaned up; then nothing is loaded.
         With a batch, raises also `StaleCheckpoint`, and `BadOption` if the query loaded it into
-        another queue; with a policy or de-duplication, `DamagedSegment`.
+        another queue; with a policy or de-duplication, also `DamagedSegment`, after a quarantine.
         """
-        if any(each.queue.settings.is_rendezvous for each in self.loads):
-            return self._meet()
+        with quarantining(self.catalog, self.storage):
+            if any(each.queue.settings.is_rendezvous for each in self.loads):
+                return self._meet()
+            return self._load()
+
+    def _load(self) -> dict[str, list[int]] | None:
+        """Load, and remove the files that are left over by then."""
         try:
             first_ids = self._repeat()
         except IgnisError as error:

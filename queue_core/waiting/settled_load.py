@@ -25,7 +25,6 @@ from queue_core.values.outcomes import Settlement, with_each
 from queue_core.values.retry import Retry
 from queue_core.values.rows import Numbers, Rows
 from queue_core.verbs.capacity.bounds import OnFull, check_keeps
-from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.settle import settle_or_lose, settle_within
 from queue_core.waiting.publish import Routed, RoutedLoad, Undone
 from queue_core.waiting.smart.load import of_staged
@@ -74,8 +73,7 @@ def settle_and_load(
         try:
             smart = of_staged(catalog, storage, output, rows.staged)
             loads = [Routed(output, rows.staged, smart)]
-            with quarantining(catalog, storage):
-                RoutedLoad(catalog, storage, loads, when_full, first=first).run()
+            RoutedLoad(catalog, storage, loads, when_full, first=first).run()
         except _SettledBefore:
             return None
         except _RowsOfLost:
