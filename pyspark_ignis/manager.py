@@ -191,6 +191,7 @@ class IgnisManager:
                 partial(side_task_stream, spark, self._address | options, self._checkpoints, tasks)
             )
         self._started = False
+        #: Those of the last start, which may have ended.
         self._threads: list[Loop | TaskThread] = []
         #: Held while queries are started or stopped; re-entrant, because refreshes nest.
         self._lock = threading.RLock()
@@ -205,6 +206,7 @@ class IgnisManager:
             if self._started:
                 return
             self._started = True
+            self._threads = []
             try:
                 self.refresh()
                 refresh = Loop("refresh", self.refresh, every=self._every, first=self._first)
@@ -236,12 +238,16 @@ class IgnisManager:
             BadOption: *grace* is out of range.
         """
         patience = check_seconds("grace", grace)
+        with self._lock:
+            # A start by another thread is over now, and has begun all of its threads.
+            self._started = False
+            threads = self._threads
         # Without the lock, because a refresh that is still running may need it.
-        threads, self._threads = self._threads, []
         for thread in threads:
             thread.stop(max(patience, TASK_SECONDS))
         with self._lock:
-            self._started = False
+            if self._started:  # Another thread has started it again meanwhile.
+                return
             every = [*self._queries.values(), *([self._task_query] if self._task_query else [])]
             running = {managed.running for managed in every} - {None}
             stop_between_batches([query for query in running if query is not None], patience)

@@ -2,6 +2,7 @@
 
 import re
 import threading
+import time
 
 import pyarrow as pa
 import pytest
@@ -15,7 +16,7 @@ from queue_core.errors import BadName, BadOption, NoSuchQueue, NoSuchStore
 from tests.clocks import jump
 from tests.dump import age
 from tests.factories import make_queue, orders
-from tests.spark.rig import counts, wait_until
+from tests.spark.rig import PATIENCE, counts, wait_until
 
 
 def approve(order):
@@ -103,6 +104,63 @@ def test_a_signal_stops_a_manager_that_is_being_started(rig, manage, monkeypatch
     assert statuses(manager) == {"orders": "stopped"}
     assert rig.spark.streams.active == []
     assert "ignis-refresh" not in {each.name for each in threading.enumerate()}
+
+
+#: The threads of a manager.
+THREADS = {"ignis-refresh", "ignis-side-tasks"}
+
+
+def test_a_signal_stops_a_manager_while_it_starts_its_threads(rig, manage, monkeypatch):
+    """When its start returns, all of them have ended, also those that it started after that."""
+    rig.orders(1)
+    manager = manage({"orders": approve})
+    start, made = threading.Thread.start, []
+
+    def interrupted(thread):
+        if thread.name in THREADS:
+            made.append(thread)
+            if len(made) == 1:
+                manager.stop(grace=0)
+            run = thread.run
+            thread.run = lambda: (time.sleep(0.3), run())
+        start(thread)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(manager, "refresh", lambda: None)
+        patched.setattr(threading.Thread, "start", interrupted)
+        manager.start()
+    assert {each.name for each in made} == THREADS
+    assert not any(each.is_alive() for each in made)
+    assert statuses(manager) == {"orders": "stopped"}
+
+
+def test_a_stop_by_another_thread_waits_for_a_start(rig, manage, monkeypatch):
+    rig.orders(1)
+    manager = manage({"orders": approve})
+    refresh, start, made = manager.refresh, threading.Thread.start, []
+    stopping = threading.Thread(target=manager.stop, kwargs={"grace": 0})
+
+    def slow():
+        start(stopping)
+        # Until it waits too.
+        time.sleep(0.3)
+        refresh()
+
+    def noted(thread):
+        if thread.name in THREADS:
+            made.append(thread)
+        start(thread)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(manager, "refresh", slow)
+        patched.setattr(threading.Thread, "start", noted)
+        manager.start()
+        stopping.join(PATIENCE)
+    assert not stopping.is_alive()
+    assert {each.name for each in made} == THREADS
+    assert not any(each.is_alive() for each in made)
+    assert statuses(manager) == {"orders": "stopped"}
+    assert rig.spark.streams.active == []
 
 
 def test_a_queue_is_discovered_by_itself(rig, manage):
