@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 
 from queue_core.errors import BadOption, IgnisError
@@ -17,7 +17,7 @@ from queue_core.pool.life import PoolLife
 from queue_core.pool.pressure import Pressure
 from queue_core.pool.signals import asked_to_end
 from queue_core.pool.timings import STOP_SECONDS
-from queue_core.pool.worker import working_for
+from queue_core.pool.worker import Workers, working_for
 from queue_core.selection.request import Demand
 from queue_core.selection.selection import AnySelector
 from queue_core.store import Store
@@ -312,8 +312,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         Raises:
             BadOption: The pool was not started.
         """
-        self._follows = False
-        return self._started.workers.increase(by)
+        return self._scaled(lambda workers: workers.increase(by))
 
     def decrease(self, by: int = 1) -> int:
         """
@@ -328,8 +327,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         Raises:
             BadOption: The pool was not started.
         """
-        self._follows = False
-        return self._started.workers.decrease(by)
+        return self._scaled(lambda workers: workers.decrease(by))
 
     def pause(self) -> None:
         """
@@ -381,7 +379,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         Stop the workers after their current batches. A ``with`` statement calls this.
 
         In a call of its own handler, which has to end first, it returns at once, and the pool stops
-        in a thread of its own.
+        in a thread of its own. So it does in the handler of a signal that interrupts `increase` or
+        `decrease`.
 
         Args:
             timeout: Seconds, or a text such as ``"20s"`` or a ``timedelta``, to wait for the
@@ -418,6 +417,16 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         if self._life is None:
             raise BadOption("the pool was not started: use it in a with statement, or call start()")
         return self._life
+
+    def _scaled(self, scale: Callable[[Workers], int]) -> int:
+        self._follows = False
+        workers = self._started.workers
+        # The handler of a signal may stop the pool meanwhile.
+        token = working_for.set(self._config)
+        try:
+            return scale(workers)
+        finally:
+            working_for.reset(token)
 
     def _end(self, seconds: float) -> None:
         with self._changing:

@@ -41,7 +41,8 @@ from queue_core.values.settings import MAX_CONCURRENCY
 
 _log = logging.getLogger(__name__)
 
-#: The arguments of the pool in whose worker this is; None elsewhere.
+#: The arguments of the pool in whose worker this is, or whose workers it adds or removes; None
+#: elsewhere. Both end before the pool does.
 working_for: ContextVar[PoolConfig | None] = ContextVar("working_for", default=None)
 
 

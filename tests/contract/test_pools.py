@@ -238,6 +238,29 @@ def test_a_signal_shortens_the_stop_of_a_pool(store, queue):
     assert len(queue.fire("all")) == 1
 
 
+@pytest.mark.parametrize(
+    ("scale", "step", "left"), [("increase", "start", 2), ("decrease", "end", 0)]
+)
+def test_a_signal_stops_a_pool_whose_workers_are_added_or_removed(
+    store, queue, monkeypatch, scale, step, left
+):
+    """Another thread stops it: that of the signal would wait for itself."""
+    pool = ConsumerPool(store, "orders", Recorder(), concurrency=1).start()
+    real = getattr(worker.Worker, step)
+
+    def interrupted(self):
+        if isinstance(threading.current_thread(), Caller):
+            pool.stop()
+        real(self)
+
+    monkeypatch.setattr(worker.Worker, step, interrupted)
+    assert Caller(getattr(pool, scale)).done() == left
+    eventually(lambda: pool.concurrency == 0)
+    # It returns when the other thread has stopped it.
+    pool.stop()
+    assert pool.increase() == 0
+
+
 @pytest.mark.usefixtures("quick_beats")
 def test_a_consumer_of_the_same_name_ends_the_pool(store, other, queue, caplog):
     pool = ConsumerPool(store, "orders", Recorder(), name="till", handler_timeout=0.2).start()
