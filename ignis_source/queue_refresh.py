@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import replace
 
 from ignis_source.options import SourceOptions
@@ -13,7 +12,7 @@ from queue_core.catalog import queues
 from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.catalog.queues import ended_error
 from queue_core.errors import BadOption, IgnisError, SubscriptionDetached
-from queue_core.values.model import Magazine, QueueInfo, check_roots
+from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.names import SIDELINE_SUFFIX, listed
 
 _log = logging.getLogger(__name__)
@@ -109,16 +108,6 @@ def located(store: StoreHandle, options: SourceOptions) -> SourceOptions:
         )
     magazine = options.magazine if magazines == {Magazine.MAIN} else Magazine.SIDELINE
     return options._replace(queues=tuple(info.name for info, _ in found), magazine=magazine)
-
-
-def look_up(options: SourceOptions) -> tuple[SourceOptions, list[QueueInfo]]:
-    """Open a store for a moment, and return what `located` and `open_queues` do."""
-    with closing(StoreHandle(options.address)) as store:
-        options = located(store, options)
-        infos = open_queues(store, options.queues)
-        # Their query would fail only when it fires.
-        check_roots(infos)
-        return options, infos
 
 
 def open_queues(store: StoreHandle, names: Sequence[str]) -> list[QueueInfo]:

@@ -6,9 +6,10 @@ first opens the store.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from inspect import signature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -16,10 +17,13 @@ from pyspark.sql.types import StructType
 
 from ignis_source.options import SourceOptions
 from queue_core.errors import SchemaMismatch
-from queue_core.values.model import QueueInfo
+from queue_core.values.model import QueueInfo, check_roots
 from queue_core.values.names import listed, nearest
 from queue_core.values.schema import LOG_METADATA, METADATA, check_known, log_schema, output_schema
 from queue_core.values.views import REPORTS, VIEWS
+
+if TYPE_CHECKING:
+    from queue_core.catalog.identity.handle import StoreHandle
 
 #: Spark passes timestamps in UTC. Before 4.2, its function knows no other zone.
 _IN_UTC: dict[str, Any] = (
@@ -45,10 +49,32 @@ def source_schema(options: SourceOptions) -> StructType:
         queues = store.queues(options.queues) if options.queues else []
         if options.reports:
             return from_arrow_schema(REPORTS)
-        if options.selector is not None or options.order_by is not None:
-            from ignis_source.requests import check_selection
+        return _checked(store, options, queues)
 
-            check_selection(queues, store.storage.uri, options)
+
+def look_up(options: SourceOptions) -> tuple[SourceOptions, list[QueueInfo], StructType]:
+    """
+    Return the options that `located` returns, the queues of a query, and its columns.
+
+    Raises what `source_schema` does, and `BadOption` for queues that cannot be read together.
+    """
+    from ignis_source.queue_refresh import located, open_queues
+    from queue_core.catalog.identity.handle import StoreHandle
+
+    with closing(StoreHandle(options.address)) as store:
+        options = located(store, options)
+        queues = open_queues(store, options.queues)
+        # Their query would fail only when it fires.
+        check_roots(queues)
+        return options, queues, _checked(store, options, queues)
+
+
+def _checked(store: StoreHandle, options: SourceOptions, queues: Sequence[QueueInfo]) -> StructType:
+    """Return the columns, if the selector and the order fit; raises `BadSelector`."""
+    if options.selector is not None or options.order_by is not None:
+        from ignis_source.requests import check_selection
+
+        check_selection(queues, store.storage.uri, options)
     return from_arrow_schema(columns_of(queues[0], options))
 
 

@@ -13,8 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ignis_sink.options import SinkOptions
 from ignis_sink.output import find_output
 from ignis_source.options import SourceOptions
-from ignis_source.queue_refresh import look_up
-from ignis_source.schema import source_schema
+from ignis_source.schema import look_up
 from pyspark_ignis.query_plan import QueryPlan
 from pyspark_ignis.settlement import Handler, settlement
 from queue_core.errors import BadOption
@@ -166,11 +165,10 @@ def consume(
         names = [queue] if isinstance(queue, str) else queue
         plan.source["breaker"] = _breaker_text(breaker, names)
     read = SourceOptions.of(plan.source)
-    located, queues = look_up(read)
+    located, queues, available = look_up(read)
     for each in queues:
         contract.check_class(each.name, each.schema)
     timeout = contract.timeout_for(queues)
-    available = source_schema(read)
     chosen = contract.read(available.names)
     check_columns(read.queues, available.names, chosen)
     messages = plan.messages(spark, chosen, available)

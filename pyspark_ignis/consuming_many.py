@@ -12,8 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from ignis_source.options import SourceOptions
-from ignis_source.queue_refresh import look_up
-from ignis_source.schema import source_schema
+from ignis_source.schema import look_up
 from pyspark_ignis.managed_query import Assignment, consume_arguments
 from pyspark_ignis.query_plan import QueryPlan
 from pyspark_ignis.settlement import runner_of, settled_by_python
@@ -114,8 +113,7 @@ def consume_many(
         options=options,
     ).with_side_tasks(side_tasks)
     read = SourceOptions.of(plan.source)
-    available = source_schema(read)
-    _, queues = look_up(read)
+    _, queues, available = look_up(read)
     runners = {queue.name: _runner(queue, available, assigned[queue.name]) for queue in queues}
     read_by = (each.contract.columns or () for each in runners.values())
     wanted = {QUEUE}.union(*read_by)
