@@ -281,6 +281,8 @@ class IgnisManager:
                 self._shared.settle_in(self._store.catalog)
             if self._task_query is not None and self._lacks_tasks():
                 self._task_query.attend([])
+            if not self._started:  # A signal handler has called `stop` meanwhile.
+                self.stop()
 
     def create_queue(
         self,

@@ -9,7 +9,7 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql import functions as F
 
-from pyspark_ignis import IgnisManager
+from pyspark_ignis import IgnisManager, consume
 from queue_core import Store
 from queue_core.catalog.identity import clock
 from queue_core.errors import BadName, BadOption, NoSuchQueue, NoSuchStore
@@ -132,6 +132,20 @@ def test_a_signal_stops_a_manager_while_it_starts_its_threads(rig, manage, monke
     assert {each.name for each in made} == THREADS
     assert not any(each.is_alive() for each in made)
     assert statuses(manager) == {"orders": "stopped"}
+
+
+def test_a_signal_stops_a_manager_that_is_starting_a_query(rig, manage, monkeypatch):
+    rig.orders(1)
+
+    def interrupted(*given, **how):
+        manager.stop(grace=0)
+        return consume(*given, **how)
+
+    with manage({}) as manager:
+        monkeypatch.setattr("pyspark_ignis.manager.consume", interrupted)
+        manager.add_handler("orders", approve)
+        assert statuses(manager) == {"orders": "stopped"}
+        assert rig.spark.streams.active == []
 
 
 def test_a_stop_by_another_thread_waits_for_a_start(rig, manage, monkeypatch):
