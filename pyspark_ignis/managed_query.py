@@ -84,10 +84,10 @@ class ManagedQuery:
         """Start the query, or restart it if a queue was created again or has new columns."""
         shape = shape_of(infos)
         self._absence = None
-        if self.running is not None:
+        if (query := self.running) is not None:
             if shape == self.shape:
                 return
-            self.running.stop()
+            query.stop()
         self._note_failure()
         last = None if self._query is None else self._query.exception()
         if shape == self.shape and last is not None and is_refusal(last):
@@ -107,8 +107,8 @@ class ManagedQuery:
         """Stop the query at once; *absence* becomes its status."""
         self._absence = absence
         self._note_failure()
-        if self.running is not None:
-            self.running.stop()
+        if (query := self.running) is not None:
+            query.stop()
 
     def state(self, paused: bool = False) -> QueueState:
         """Return the current state; *paused* says whether the queue is paused now."""
@@ -142,15 +142,15 @@ def consume_arguments(handlers: Mapping[str, Assignment]) -> dict[str, dict[str,
     return {queue: _arguments(queue, given) for queue, given in handlers.items()}
 
 
-def stop_between_batches(queries: Collection[StreamingQuery], grace: float) -> None:
+def stop_between_batches(queries: Collection[StreamingQuery | None], grace: float) -> None:
     """
-    Stop each query when its current micro-batch is done, or after *grace* seconds.
+    Stop each query when its current micro-batch is done, or after *grace* seconds; None: none runs.
 
     Messages of an unfinished micro-batch stay in flight; they are handled again when the query is
     started again.
     """
     end = time.monotonic() + grace
-    left = [(query, _done(query)) for query in queries]
+    left = [(query, _done(query)) for query in queries if query is not None]
     while left:
         late = time.monotonic() >= end
         rest = []

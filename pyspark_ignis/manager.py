@@ -249,8 +249,7 @@ class IgnisManager:
             if self._started:  # Another thread has started it again meanwhile.
                 return
             every = [*self._queries.values(), *([self._task_query] if self._task_query else [])]
-            running = {managed.running for managed in every} - {None}
-            stop_between_batches([query for query in running if query is not None], patience)
+            stop_between_batches({managed.running for managed in every}, patience)
             for managed in every:
                 managed.leave("stopped")
             if self._shared is not None:
@@ -363,7 +362,7 @@ class IgnisManager:
                     f"handlers: {', '.join(self._queries) or 'none'}"
                 )
             managed = self._queries.pop(queue)
-            stop_between_batches([query] if (query := managed.running) else [], patience)
+            stop_between_batches([managed.running], patience)
             managed.leave("stopped")
             if self._shared is not None:
                 # The other queues of its query go on.

@@ -63,12 +63,8 @@ class SharedQueries:
     def settle_in(self, catalog: Catalog) -> None:
         """Start the queries whose queues have come, and start again those whose have changed."""
         queries = self._queries.values()
-        changed = [
-            query.running
-            for query in queries
-            if query.running is not None and query.shape != shape_of(query.members.values())
-        ]
-        stop_between_batches(changed, self._grace)
+        changed = [each for each in queries if each.shape != shape_of(each.members.values())]
+        stop_between_batches([each.running for each in changed], self._grace)
         self._give_back(catalog)
         for query in queries:
             if query.members:

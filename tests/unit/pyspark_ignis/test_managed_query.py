@@ -86,6 +86,29 @@ def test_only_the_refusal_of_the_last_query_keeps_another_from_being_started():
     assert managed.state().starts == 3
 
 
+class Ending(Ended):
+    """A query that runs at two looks, and has ended by itself at the next one."""
+
+    looks = 2
+
+    @property
+    def isActive(self):
+        self.looks -= 1
+        return self.looks >= 0
+
+    def stop(self):
+        """Do nothing, as that of a query that has ended."""
+
+
+def test_a_query_may_end_by_itself_while_it_is_stopped():
+    managed = ManagedQuery(Ending)
+    managed.attend([SimpleNamespace(id=1, name="orders", schema_version=1)])
+
+    managed.leave("deactivated")
+
+    assert managed.state().status == "deactivated"
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
