@@ -267,7 +267,7 @@ def planned(
 ) -> Ticket | None:
     """Fire as a streaming query does: the messages are unseen until they are planned."""
     magazine = wanted.get("magazine", Magazine.MAIN)
-    terms = terms_of([queue.info], magazine, None, BY_SHARD, store.storage.uri)
+    terms = terms_of([queue.info], magazine, None, BY_SHARD)
     what = FireRequest(
         queue_ids=(queue.info.id,), max_messages=count, terms=Terms(fair=terms.fair), **wanted
     )

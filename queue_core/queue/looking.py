@@ -167,7 +167,7 @@ class Looking:
         info = queue.follow()
         request = queue.request(demand, info)
         with queue.quarantining():
-            plan = peek(queue.catalog, queue.storage.uri, info, request)
+            plan = peek(queue.catalog, request)
         return queue.read(plan, selection=request.selection)
 
     def browse(self, *, selector: AnySelector | None = None, magazine: str = "main") -> pa.Table:

@@ -15,7 +15,7 @@ from queue_core.errors import BadOption, StorageUnavailable
 from queue_core.segments.distributor import Distributor
 from queue_core.segments.reader import read_table
 from queue_core.segments.storage import Storage
-from queue_core.selection.request import Demand, FireRequest, Reading
+from queue_core.selection.request import Demand, FireRequest
 from queue_core.selection.selection import Selection
 from queue_core.values.ids import IdSet
 from queue_core.values.limits import Limit
@@ -103,21 +103,19 @@ class OpenedQueue:
     def fire(self, demand: Demand, who: Callable[[], Consumer], timeout: float | None) -> Firing:
         """Fire for the consumer of *who*, or wait up to *timeout* seconds; read the messages."""
 
-        def request_of(queue: QueueInfo) -> tuple[FireRequest, Reading]:
+        def request_of(queue: QueueInfo) -> FireRequest:
             if queue.schema_version >= self.info.schema_version:
                 self.info = queue
-            return self.request(demand, queue), Reading(self.storage.uri, (queue,))
+            return self.request(demand, queue)
 
         recover_unread(self.catalog)
         with self.quarantining():
-            fired, request, reading = fire_or_wait(
-                self.catalog, self.info, who, request_of, timeout
-            )
+            fired, request = fire_or_wait(self.catalog, self.info, who, request_of, timeout)
         ticket = fired.ticket
         if ticket is None:
             return Firing(output_schema(self.schema).empty_table(), fired)
         try:
-            plan = plan_firing(self.catalog, ticket, fired, reading)
+            plan = plan_firing(self.catalog, ticket, fired, request)
             messages = self.read(plan, ticket, request.selection)
         except BaseException:
             # If they are back already, nothing holds this ticket any more.

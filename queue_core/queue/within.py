@@ -41,7 +41,7 @@ from queue_core.segments.buffers import Buffer
 from queue_core.segments.reader import read_table
 from queue_core.segments.stager import removed_if_refused
 from queue_core.selection.fired import Fired
-from queue_core.selection.request import Count, Demand, FireRequest, Reading, most_messages
+from queue_core.selection.request import Count, Demand, FireRequest, most_messages
 from queue_core.support.interruption import shielded
 from queue_core.values.durations import Duration
 from queue_core.values.ids import ids_in_order
@@ -223,14 +223,13 @@ class QueueInTransaction(Settling):
         )
         taker, queue = checked_consumer(consumer), self._queue.follow()
         request = self._queue.request(demand, queue)
-        reading = Reading(self._queue.storage.uri, (queue,))
         with callers(self._queue.catalog, self._connection) as theirs:
             taker = taker or theirs.write(lambda connection: _consumer(theirs, connection))
             # Others may remove what the selection is about to look at.
-            fired = beside_settlements(partial(_fire, theirs, taker, request, reading))
+            fired = beside_settlements(partial(_fire, theirs, taker, request))
             if fired.ticket is None:
                 return Firing(output_schema(queue.schema).empty_table())
-            plan = plan_firing(theirs, fired.ticket, fired, reading)
+            plan = plan_firing(theirs, fired.ticket, fired, request)
             messages = read_table(plan)
             if request.selection is not None:
                 messages = request.selection.sorted(messages, fired.ticket.fired_at)
@@ -271,9 +270,7 @@ def _load_once(catalog: CallersCatalog, load: Callable[[Connection], list[int]])
         raise QueueFull(str(error)) from error
 
 
-def _fire(
-    catalog: CallersCatalog, consumer: Consumer, request: FireRequest, reading: Reading
-) -> Fired:
+def _fire(catalog: CallersCatalog, consumer: Consumer, request: FireRequest) -> Fired:
     """
     Fire from one shard if that is enough, and wait for other firings only if there is no free one.
 
@@ -289,10 +286,10 @@ def _fire(
             random.shuffle(shards)
             for shard in shards:
                 of_one = replace(request, shards=(shard,))
-                fired = fire(catalog, consumer, of_one, waits=False, reading=reading)
+                fired = fire(catalog, consumer, of_one, waits=False)
                 if fired.ticket is not None:
                     return fired
-    return fire(catalog, consumer, request, reading=reading)
+    return fire(catalog, consumer, request)
 
 
 def _consumer(catalog: CallersCatalog, connection: Connection) -> Consumer:

@@ -39,7 +39,7 @@ MOST_SLICES = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FireRequest(Wanted):
-    """The limits and conditions of a firing."""
+    """The limits and conditions of a firing, and where its messages are."""
 
     max_messages: int | None = None
     #: A firing takes at least one message, even if it is larger.
@@ -56,6 +56,10 @@ class FireRequest(Wanted):
     spread: bool = False
     #: The newest ticket of the consumer that Spark has logged; the new ticket follows it.
     after: int = 0
+    #: The queues, as their messages are read; empty: the firing does not plan how to read them.
+    queues: tuple[QueueInfo, ...] = ()
+    #: URI of the storage; not shown, as it may have credentials.
+    storage: str = field(default="", repr=False)
 
     @property
     def must_see_all(self) -> bool:
@@ -76,6 +80,22 @@ class FireRequest(Wanted):
     def takes_all(self) -> bool:
         """Whether it has no limit, so that its order does not matter."""
         return self.max_messages is None and self.max_bytes is None
+
+    def plan(
+        self, connection: Connection, taken: Sequence[Taken], fired_at: int
+    ) -> ReadPlan | None:
+        """
+        Return how to read rows of slices that are fired at this time, which saves a transaction.
+
+        None: it is to be found from the ticket.
+        """
+        if not self.queues or len(taken) > MOST_SLICES:
+            return None
+        fired = [(replace(piece, fired_at=fired_at), rows) for piece, rows in taken]
+        # Damage must not keep the messages from being fired: it would stop the queue.
+        with suppress(DamagedCatalog):
+            return read_plans.build(connection, self.queues, fired, self.storage)
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,31 +147,11 @@ class Demand:
             max_bytes=self.max_bytes,
             selection=selection,
             rules=fireable(queues, self.magazine),
-            terms=terms_of(queues, self.magazine, self.order_by, self.order, storage),
+            terms=terms_of(queues, self.magazine, self.order_by, self.order),
             even_if_paused=self.even_if_paused,
+            queues=tuple(queues),
+            storage=storage,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """Asks a firing for the plan to read its messages, which saves a transaction."""
-
-    #: URI of the storage.
-    storage: str
-    #: The queues, as their messages are read.
-    queues: tuple[QueueInfo, ...]
-
-    def plan(
-        self, connection: Connection, taken: Sequence[Taken], fired_at: int
-    ) -> ReadPlan | None:
-        """Return how to read rows of slices that are fired at this time; None: ask the ticket."""
-        if len(taken) > MOST_SLICES:
-            return None
-        fired = [(replace(piece, fired_at=fired_at), rows) for piece, rows in taken]
-        # Damage must not keep the messages from being fired: it would stop the queue.
-        with suppress(DamagedCatalog):
-            return read_plans.build(connection, self.queues, fired, self.storage)
-        return None
 
 
 class Candidates(NamedTuple):

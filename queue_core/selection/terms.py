@@ -29,18 +29,12 @@ class Terms:
     expires: bool = False
     #: Whether one of the subscriptions has a selector.
     selective: bool = False
-    #: URI of the storage, in which their selectors read; it can have credentials.
-    storage: str = field(default="", repr=False)
 
 
 def terms_of(
-    queues: Sequence[QueueInfo], magazine: Magazine, order_by: str | None, order: str, storage: str
+    queues: Sequence[QueueInfo], magazine: Magazine, order_by: str | None, order: str
 ) -> Terms:
-    """
-    Return the terms of a firing; raises `BadOption` if a fair queue is to have another order.
-
-    *storage* is the URI of the storage that has the messages.
-    """
+    """Return the terms of a firing; raises `BadOption` if a fair queue is to have another order."""
     makes_room = any(queue.settings.firing_wakes_loads for queue in queues)
     weights = _weights(queues, order_by, order)
     if magazine is not Magazine.MAIN:
@@ -53,7 +47,6 @@ def terms_of(
         logged=any(queue.log_of for queue in queues),
         expires=any(queue.settings.message_expiry for queue in queues if queue.log_of),
         selective=any(queue.settings.selector for queue in queues),
-        storage=storage,
     )
 
 

@@ -93,7 +93,7 @@ def browse_next(
     if request.terms.logged:
         # What a transaction of a caller keeps comes in a later window.
         with suppress(dialect.StillLocked):
-            where = (request.terms.storage, request.queue_ids)
+            where = (request.storage, request.queue_ids)
             take_in(catalog, *where, seconds=dialect.TASK_LOCK_SECONDS)
     horizon = request.horizon or Horizon.now(catalog, request.queue_ids, request.magazine)
 

@@ -30,7 +30,7 @@ from queue_core.selection.acquire import acquire, heads_to_find
 from queue_core.selection.by_rank import advance
 from queue_core.selection.fired import Fired, Refusal
 from queue_core.selection.limited import Allotment, narrowed
-from queue_core.selection.request import Candidates, FireRequest, Reading
+from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.shard_choice import Contention, Lock
 from queue_core.selection.suspects import SuspectPart
 from queue_core.support import faults
@@ -57,7 +57,6 @@ def fire(
     waiter: int | None = None,
     waits: bool = True,
     known: QueueInfo | None = None,
-    reading: Reading | None = None,
 ) -> Fired:
     """
     Fire the next messages as one ticket, if there are any.
@@ -68,7 +67,7 @@ def fire(
     there is then also no ticket while others must go before it (`line`). Without *waits*, there is
     none either if others are firing from all shards. If another transaction keeps the messages for
     too long, there is none, and `Fired.locked` says when to fire again. With *seen* False, the
-    messages can be recovered until their tickets are planned. With *reading*, it is planned how to
+    messages can be recovered until their tickets are planned; otherwise, the firing plans how to
     read them. Paused queues, queues in which others go first (`interests`), and queues whose limits
     allow no message, are left out. Suspects are fired apart from others (`suspects`). Raises
     `ConsumerFenced`, `QueueDeactivated`, `SubscriptionDetached` if nothing waits, `QueueTaken`, and
@@ -100,7 +99,7 @@ def fire(
         if ahead and not line.may_pass(connection, request, ahead):
             return Fired(locked=locked)
         parts = suspects.parts(connection, consumer, request, found=found.suspects)
-    firing = _Firing(catalog, consumer, seen, waiter, ahead, waits, reading, found.backlog)
+    firing = _Firing(catalog, consumer, seen, waiter, ahead, waits, found.backlog)
     fired = Fired()
     refused: Refusal | None = None
     try:
@@ -135,7 +134,6 @@ class _Firing:
     #: How many firings wait before it.
     ahead: int
     waits: bool
-    reading: Reading | None
     #: The backlogs of its shards, if it has seen them.
     backlog: Mapping[ShardKey, Backlog] | None
     #: The tickets that its attempts have written.
@@ -271,7 +269,7 @@ class _Firing:
             notifications.notify(connection, *request.queue_ids)
         if self.waiter is not None and self.waiter != waiters.LAST:
             waiters.leave(connection, self.waiter)
-        plan = self.reading.plan(connection, taken, fired_at) if self.reading is not None else None
+        plan = request.plan(connection, taken, fired_at) if self.seen else None
         faults.point("fire.before_commit")
         messages = sum(len(rows) for _, rows in taken)
         ticket = Ticket(consumer=self.consumer, number=number, fired_at=fired_at, messages=messages)

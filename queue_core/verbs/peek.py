@@ -12,11 +12,11 @@ from queue_core.selection import suspects
 from queue_core.selection.acquire import acquire
 from queue_core.selection.candidates import find_candidates
 from queue_core.selection.request import FireRequest
-from queue_core.values.model import QueueInfo, ReadPlan
+from queue_core.values.model import ReadPlan
 from queue_core.verbs.take_in import take_in_for
 
 
-def peek(catalog: Catalog, storage_uri: str, queue: QueueInfo, request: FireRequest) -> ReadPlan:
+def peek(catalog: Catalog, request: FireRequest) -> ReadPlan:
     """Return the plan to read the messages that *request* would take now."""
     take_in_for(catalog, request)
     with catalog.read() as connection:
@@ -28,5 +28,5 @@ def peek(catalog: Catalog, storage_uri: str, queue: QueueInfo, request: FireRequ
         with catalog.read() as connection:
             taken = acquire(connection, part.request, None, candidates).taken
             if taken or part is parts[-1]:
-                return read_plans.build(connection, [queue], taken, storage_uri)
+                return read_plans.build(connection, request.queues, taken, request.storage)
     raise AssertionError("there is one part at least")

@@ -22,7 +22,7 @@ from queue_core.catalog.holders.tickets import mark_planned, trial
 from queue_core.catalog.slices import read_plans, replay_check
 from queue_core.catalog.slices.slices import fetch_of_tickets
 from queue_core.selection.fired import Fired
-from queue_core.selection.request import Reading
+from queue_core.selection.request import FireRequest
 from queue_core.values.model import QueueInfo, ReadPlan, Ticket, TicketRange
 
 
@@ -71,7 +71,7 @@ def read_tickets(
         return replace(plan, trial=trial(connection, held))
 
 
-def plan_firing(catalog: Catalog, ticket: Ticket, fired: Fired, reading: Reading) -> ReadPlan:
+def plan_firing(catalog: Catalog, ticket: Ticket, fired: Fired, request: FireRequest) -> ReadPlan:
     """
     Return how to read the messages of a firing, as its own transaction has planned it if any.
 
@@ -82,4 +82,4 @@ def plan_firing(catalog: Catalog, ticket: Ticket, fired: Fired, reading: Reading
     with catalog.read() as connection:
         held = fetch_of_tickets(connection, TicketRange.of(ticket))
         taken = [(piece, piece.rows) for piece in held]
-        return read_plans.build(connection, reading.queues, taken, reading.storage)
+        return read_plans.build(connection, request.queues, taken, request.storage)

@@ -45,7 +45,7 @@ def take_in_for(catalog: Catalog, request: FireRequest, seconds: float | None = 
     *seconds*: the most for a wait for a lock; then raises `StillLocked`.
     """
     if request.must_take_in:
-        of = (catalog, request.terms.storage, request.queue_ids, request)
+        of = (catalog, request.storage, request.queue_ids, request)
         try:
             take_in(*of, seconds=seconds)
         except dialect.StillLocked:

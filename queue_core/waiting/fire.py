@@ -25,7 +25,7 @@ from queue_core.errors import ConsumerFenced, IgnisError
 from queue_core.selection import line
 from queue_core.selection.acquire import anything
 from queue_core.selection.fired import Fired
-from queue_core.selection.request import FireRequest, Reading
+from queue_core.selection.request import FireRequest
 from queue_core.selection.suspects import look
 from queue_core.values.model import Consumer, Magazine, QueueInfo
 from queue_core.verbs.capacity.wait_line import WaitLine
@@ -41,21 +41,20 @@ def fire_or_wait(
     catalog: Catalog,
     queue: QueueInfo,
     who: Callable[[], Consumer],
-    request_of: Callable[[QueueInfo], tuple[FireRequest, Reading]],
+    request_of: Callable[[QueueInfo], FireRequest],
     timeout: float | None,
-) -> tuple[Fired, FireRequest, Reading]:
+) -> tuple[Fired, FireRequest]:
     """
     Fire, or wait up to *timeout* seconds until there are messages.
 
-    Without a *timeout*, wait until there are. *request_of* returns the request, and how to read its
-    messages, by the settings that the queue has at a moment; the last ones are returned too. *who*
-    returns the consumer, and is called once the request is known to make sense, since it may
-    register one.
+    Without a *timeout*, wait until there are. *request_of* returns the request by the settings that
+    the queue has at a moment; the last one is returned too. *who* returns the consumer, and is
+    called once the request is known to make sense, since it may register one.
     """
     end = inf if timeout is None else time.monotonic() + timeout
     while True:
         try:
-            request, reading = request_of(queue)
+            request = request_of(queue)
         except IgnisError:
             with catalog.read() as connection:
                 now = queues.still_there(connection, queue)
@@ -66,8 +65,7 @@ def fire_or_wait(
             continue
         consumer = who()
         try:
-            fired = _Wait(catalog, queue, consumer, request, reading, end).fire()
-            return fired, request, reading
+            return _Wait(catalog, queue, consumer, request, end).fire(), request
         except queues.QueueChanged as changed:
             queue = changed.queue
         except ConsumerFenced:
@@ -88,7 +86,6 @@ class _Wait:
     queue: QueueInfo
     consumer: Consumer
     request: FireRequest
-    reading: Reading
     #: When it ends, by the monotonic clock.
     end: float
 
@@ -106,8 +103,7 @@ class _Wait:
         return self._beside()
 
     def _attempt(self, waiter: int | None = None, known: QueueInfo | None = None) -> Fired:
-        catalog, consumer, reading = self.catalog, self.consumer, self.reading
-        return fire(catalog, consumer, self.request, waiter=waiter, known=known, reading=reading)
+        return fire(self.catalog, self.consumer, self.request, waiter=waiter, known=known)
 
     def _sees_messages(self, connection: Connection) -> bool:
         """Return whether a firing may find messages."""

@@ -64,7 +64,7 @@ def _held(catalog: Catalog, storage: str, queue: QueueInfo, column: str) -> list
     found = Selection.parse([queue], storage, order_by=quoted(column), eligibility=of_moving)
     free = _without(queue, "limits", "group", "fair_by")
     request = Demand(max_messages=1).request([free], found, storage)
-    first = read_table(peek(catalog, storage, queue, request)).column(column)
+    first = read_table(peek(catalog, request)).column(column)
     if not len(first) or not first[0].is_valid:
         return []
     with catalog.read() as connection:
@@ -75,8 +75,8 @@ def _held(catalog: Catalog, storage: str, queue: QueueInfo, column: str) -> list
 def _next(catalog: Catalog, storage: str, queue: QueueInfo) -> ReadPlan:
     """Return how to read the message that would be fired next."""
     demand = Demand(max_messages=1)
-    request = demand.request([queue], demand.selection([queue], storage), storage)
-    return peek(catalog, storage, queue, request)
+    selection = demand.selection([queue], storage)
+    return peek(catalog, demand.request([queue], selection, storage))
 
 
 def _without(queue: QueueInfo, *rules: str) -> QueueInfo:

@@ -13,7 +13,7 @@ from queue_core.catalog.records import token_buckets
 from queue_core.catalog.tables import token_buckets as rows
 from queue_core.errors import BadOption
 from queue_core.segments.reader import read_table
-from queue_core.selection.request import Demand, FireRequest, Reading
+from queue_core.selection.request import Demand, FireRequest
 from queue_core.selection.terms import terms_of
 from queue_core.values.model import BY_SHARD, Magazine
 from queue_core.verbs.fire import fire
@@ -62,7 +62,7 @@ def test_a_firing_that_waited_for_its_consumer_takes_its_tokens_too(store, monke
 def test_a_firing_tells_nothing_of_an_earlier_one_with_the_same_request(store):
     queue = make_queue(store, limits=limit(per_second=SLOW))
     queue.load(orders(2))
-    terms = terms_of([queue.info], Magazine.MAIN, None, BY_SHARD, "")
+    terms = terms_of([queue.info], Magazine.MAIN, None, BY_SHARD)
     request, reader = FireRequest(queue_ids=(queue.info.id,), terms=terms), store.consumer()
 
     taken, refused = (fire(store.catalog, reader, request) for _ in range(2))
@@ -333,9 +333,8 @@ def test_a_limit_cuts_what_one_of_two_queues_has_in_its_log(store):
     other.load(orders(4))
     queues = (reader.info, other.info)
     request = Demand().request(queues, None, store.storage.uri)
-    reading = Reading(store.storage.uri, queues)
 
-    fired = fire(store.catalog, store.consumer(), request, reading=reading)
+    fired = fire(store.catalog, store.consumer(), request)
 
     got = read_table(fired.plan).to_pylist()
     assert [row["number"] for row in got if row["_queue"] == "reader"] == [0, 1, 2]

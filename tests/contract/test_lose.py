@@ -10,7 +10,7 @@ from queue_core import Breaker, ConsumerPool, ConsumerTarget, Limit
 from queue_core.catalog.holders import consumers
 from queue_core.segments.reader import read_table
 from queue_core.selection import suspects
-from queue_core.selection.request import Demand, Reading
+from queue_core.selection.request import Demand
 from queue_core.values.model import HandlingConsumer
 from queue_core.values.outcomes import Settlement
 from queue_core.verbs.acknowledge import acknowledge
@@ -494,12 +494,10 @@ def test_suspects_are_found_beside_a_queue_with_groups(store):
     queues, uri = [red.info, blue.info], store.storage.uri
     demand = Demand(max_messages=9)
     request = demand.request(queues, demand.selection(queues, uri), uri)
-    query, reading = store.consumer("query"), Reading(uri, tuple(queues))
+    query = store.consumer("query")
 
     # One that waits would look for others without end.
-    fired = [
-        fire_ticket(store.catalog, query, request, waits=False, reading=reading) for _ in range(2)
-    ]
+    fired = [fire_ticket(store.catalog, query, request, waits=False) for _ in range(2)]
     assert [numbers_of(read_table(each.plan)) for each in fired] == [[1], [0, 2]]
 
 

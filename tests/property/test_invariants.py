@@ -32,7 +32,7 @@ from queue_core.errors import BadOption, SchemaMismatch
 from queue_core.segments import stager
 from queue_core.segments.reader import read_table
 from queue_core.selection.fired import Fired
-from queue_core.selection.request import Reading
+from queue_core.selection.request import Demand
 from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.values.address import Address
 from queue_core.values.model import HandlingConsumer, Magazine, State, Ticket
@@ -251,8 +251,8 @@ class Verbs(Losing, RuleBasedStateMachine):
         if ticket is None:
             assert not any(self.model.waiting(name, magazine).values())
             return
-        reading = Reading(self.store.storage.uri, (queue.info,))
-        held = plan_firing(self.store.catalog, ticket, Fired(), reading)
+        request = Demand().request([queue.info], None, self.store.storage.uri)
+        held = plan_firing(self.store.catalog, ticket, Fired(), request)
         ids = read_table(held, ["_message_id"]).column(0).to_pylist()
         assert len(ids) == ticket.messages
         self.check_fired(ids, name, magazine, limit=limit)

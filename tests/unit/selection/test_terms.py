@@ -16,7 +16,7 @@ def queue(id, **settings):
 
 
 def terms(*queues, magazine=Magazine.MAIN, order_by=None, order=BY_SHARD):
-    return terms_of(queues, magazine, order_by, order, "")
+    return terms_of(queues, magazine, order_by, order)
 
 
 def test_a_plain_queue_has_no_terms():
