@@ -209,9 +209,10 @@ class AcquiringSource(MessageSource):
     def settle(self, outcomes: PoolOutcomes) -> Settled:
         """Settle; reloaded ones, others of their groups or below limits, can be fired then."""
         settled = (self._settle if outcomes.output is None else self._settle_and_load)(outcomes)
-        limited = any(limit.in_flight is not None for limit in self._queue.opened.limits)
+        settings = self._queue.info.settings
+        limited = any(limit.in_flight is not None for limit in settings.limits)
         reloads = pc.index(settled.settlement.column("outcome"), RELOAD).as_py() >= 0
-        if reloads or limited or self._queue.info.settings.group is not None:
+        if reloads or limited or settings.group is not None:
             self._on_available()
         return settled
 
@@ -295,7 +296,7 @@ class AcquiringSource(MessageSource):
             return [None] * len(limits)
         most = sum(limits)
         # A limit counts messages when they are fired, so their calls should follow at once.
-        ahead = most if self._queue.opened.limits else self._prefetch.amount(most)
+        ahead = most if self._queue.info.settings.limits else self._prefetch.amount(most)
         firing = self._fire_now(ahead, room)
         messages = self._screened(firing.messages)
         parts, left = self._divided(messages, limits, more=firing.more)

@@ -18,7 +18,6 @@ from queue_core.segments.storage import Storage
 from queue_core.selection.request import Demand, FireRequest
 from queue_core.selection.selection import Selection
 from queue_core.values.ids import IdSet
-from queue_core.values.limits import Limit
 from queue_core.values.model import Consumer, Magazine, QueueInfo, ReadPlan, Ticket, magazine_of
 from queue_core.values.names import SIDELINE_SUFFIX
 from queue_core.values.outcomes import Settlement
@@ -41,8 +40,6 @@ class OpenedQueue:
         self.info = info
         #: The only magazine that is opened, as by the name of a sideline; None for both.
         self.only: Magazine | None = None
-        #: The limits that its last firing found in its settings.
-        self.limits: tuple[Limit, ...] = ()
         self.spread = Distributor(storage)
 
     @property
@@ -96,7 +93,6 @@ class OpenedQueue:
 
     def request(self, demand: Demand, queue: QueueInfo) -> FireRequest:
         """Return the request of a consumer by the settings that the queue has in *queue*."""
-        self.limits = queue.settings.limits
         uri = self.storage.uri
         return demand.request([queue], demand.selection([queue], uri), uri)
 

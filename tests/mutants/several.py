@@ -378,7 +378,7 @@ OF_SEVERAL = (
     _of(
         "a pool fires ahead of a limit",
         "queue_core/pool/source",
-        "ahead = most if self._queue.opened.limits else self._prefetch.amount(most)",
+        "ahead = most if self._queue.info.settings.limits else self._prefetch.amount(most)",
         "ahead = self._prefetch.amount(most)",
         "unhandled",
     ),
