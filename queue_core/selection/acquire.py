@@ -31,7 +31,7 @@ from queue_core.selection.quotas import (
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.shard_choice import Lock, choose_shards
 from queue_core.values.model import Magazine, Slice
-from queue_core.values.plan import Taken, first_place, having, take, within_bytes
+from queue_core.values.plan import Taken, first_place, having, messages_in, take, within_bytes
 
 #: How many messages are fired from a shard until its head is found again.
 HEAD_EVERY = 256
@@ -280,9 +280,7 @@ def _take(
     lacking = {}
     for key, count in wanted.items():
         behind = backlog[key].behind
-        rest = (
-            behind if count is None else count - sum(len(rows) for _, rows in chosen.get(key, ()))
-        )
+        rest = behind if count is None else count - messages_in(chosen.get(key, ()))
         if min(rest, behind) > 0:
             lacking[key] = min(rest, behind)
     most = most_slices(request, len(wanted))
@@ -331,12 +329,12 @@ def _first(
     request: FireRequest, chosen: Mapping[ShardKey, list[Taken]], limit: int
 ) -> dict[ShardKey, list[Taken]]:
     """Cut the rows that were chosen from each shard to a limit over all shards."""
-    sizes = {key: sum(len(rows) for _, rows in taken) for key, taken in chosen.items()}
+    sizes = {key: messages_in(taken) for key, taken in chosen.items()}
     return {key: take(chosen[key], n) for key, n in shares(request, sizes, limit).items()}
 
 
 def _count(chosen: Mapping[ShardKey, list[Taken]]) -> int:
-    return sum(len(rows) for taken in chosen.values() for _, rows in taken)
+    return sum(map(messages_in, chosen.values()))
 
 
 def by_shard(pieces: Sequence[Slice]) -> dict[ShardKey, list[Slice]]:

@@ -22,7 +22,7 @@ from queue_core.selection.fired import Choice
 from queue_core.selection.quotas import MAX_SLICES, by_horizon, take_shares
 from queue_core.selection.request import FireRequest
 from queue_core.selection.shard_choice import Lock
-from queue_core.values.plan import Taken, first_place, share, take
+from queue_core.values.plan import Taken, first_place, messages_in, share, take
 
 #: Slices of the first page, and by which factor a page is larger than the one before.
 PAGE = 64
@@ -40,7 +40,7 @@ def take_by_rank(connection: Connection, request: FireRequest, lock: Lock) -> Ch
         within = by_horizon([(piece, piece.rows) for piece in pieces], request)
         upto = following[0].rank if following else None
         taken, is_full = take_to_level(within, request.max_messages, request.max_bytes, upto)
-        count = sum(len(rows) for _, rows in taken)
+        count = messages_in(taken)
         if is_full or not following or size == MAX_SLICES:
             break
         lacking = 1.25 * (request.max_messages or _GROWTH[1] * count) / max(count, 1)

@@ -29,7 +29,7 @@ from queue_core.selection.scan import (
     mask,
 )
 from queue_core.values.model import Slice
-from queue_core.values.plan import Taken, interleaved
+from queue_core.values.plan import Taken, interleaved, messages_in
 from queue_core.values.rows import EMPTY
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class ShardScan:
         while not self.done and (count is None or self.count < count):
             self._pass_known()
             sure, unsure = self._next(self._budget(count))
-            self._scanned += sum(len(rows) for _, rows in (*sure, *unsure))
+            self._scanned += messages_in([*sure, *unsure])
             if not sure and not unsure:
                 break
             grouped = self._conditions.group is not None

@@ -29,7 +29,7 @@ from queue_core.selection.request import Candidates, FireRequest
 from queue_core.values import buckets
 from queue_core.values.ids import IdSet
 from queue_core.values.limits import MANY, Limit
-from queue_core.values.plan import Taken, having, take_evenly
+from queue_core.values.plan import Taken, having, messages_in, take_evenly
 
 if TYPE_CHECKING:
     from queue_core.selection.by_value import ValueRooms
@@ -74,7 +74,7 @@ class Allotment:
         # one.
         for room in sorted(self._rooms.values(), key=lambda room: len(room.queues)):
             here = [(piece, rows) for piece, rows in kept if piece.queue_id in room.queues]
-            if _count(here) > room.messages:
+            if messages_in(here) > room.messages:
                 kept = [each for each in kept if each[0].queue_id not in room.queues]
                 # Beginning anywhere: a single token must not always go to the same shard.
                 evenly = take_evenly(here, room.messages, random.randrange(1 << 32))
@@ -87,7 +87,7 @@ class Allotment:
         self, own: list[Taken], found: list[Taken], candidates: Candidates | None
     ) -> list[Taken]:
         """Return as many messages of a queue as were *found*: the first by its order, if any."""
-        queue_id, count = own[0][0].queue_id, _count(found)
+        queue_id, count = own[0][0].queue_id, messages_in(found)
         if queue_id in self._request.terms.fair:
             return take_to_level(own, count)[0]
         if candidates is None or own[0][0].shard_key not in candidates.ranked:
@@ -116,7 +116,7 @@ class Allotment:
         for queue_id, rooms in self._values.items():
             rooms.spend([each for each in taken if each[0].queue_id == queue_id], at)
         for key, (limit, queue_ids) in _of_wholes(self._request).items():
-            count = _count([each for each in taken if each[0].queue_id in queue_ids])
+            count = messages_in([each for each in taken if each[0].queue_id in queue_ids])
             if limit.per_second and count:
                 until = buckets.spend(limit, self._buckets[key].spent_until, at, count)
                 token_buckets.spend(self._connection, key, until)
@@ -205,7 +205,3 @@ def _by_queue(taken: Sequence[Taken]) -> dict[int, list[Taken]]:
     for piece, rows in taken:
         found[piece.queue_id].append((piece, rows))
     return found
-
-
-def _count(taken: Sequence[Taken]) -> int:
-    return sum(len(rows) for _, rows in taken)

@@ -25,7 +25,7 @@ from queue_core.catalog.slices.shard_locks import place_in_turn
 from queue_core.catalog.slices.slices import ShardKey, fetch_first
 from queue_core.selection.request import FireRequest
 from queue_core.values.model import Slice
-from queue_core.values.plan import Taken, before, in_proportion, share, take
+from queue_core.values.plan import Taken, before, in_proportion, messages_in, share, take
 
 #: The most slices of one firing. A driver has to plan and distribute them, and on SQLite, others
 #: wait while they are fired, and again while they are settled.
@@ -178,7 +178,7 @@ def _whole(pieces: Sequence[Slice], limit: int, count: int | None) -> list[Taken
 
 def _is_enough(taken: Sequence[Taken], count: int | None, max_bytes: int | None) -> bool:
     """Return whether more slices of the shard would change nothing."""
-    if count is not None and sum(len(rows) for _, rows in taken) >= count:
+    if count is not None and messages_in(taken) >= count:
         return True
     # No shard gets more than all bytes.
     return max_bytes is not None and sum(p.bytes_of(rows) for p, rows in taken) > max_bytes
@@ -188,4 +188,4 @@ def _lacking(taken: Sequence[Taken], count: int | None) -> float:
     """Return how many times as many slices a share probably needs, with some to spare."""
     if count is None:
         return inf
-    return 1.25 * count / max(sum(len(rows) for _, rows in taken), 1)
+    return 1.25 * count / max(messages_in(taken), 1)

@@ -126,7 +126,7 @@ def take(taken: Sequence[Taken], limit: int | None) -> list[Taken]:
         if limit <= 0:
             break
         first += _first(group, limit)
-        limit -= sum(len(rows) for _, rows in group)
+        limit -= messages_in(group)
     return first
 
 
@@ -135,12 +135,17 @@ def take_evenly(taken: Iterable[Taken], limit: int, turn: int = 0) -> list[Taken
     shards: dict[tuple[int, int, int], list[Taken]] = defaultdict(list)
     for piece, rows in taken:
         shards[piece.shard_key].append((piece, rows))
-    sizes = {key: sum(len(rows) for _, rows in here) for key, here in shards.items()}
+    sizes = {key: messages_in(here) for key, here in shards.items()}
     return [
         each
         for key, part in share(sizes, limit, turn).items()
         for each in take(sorted(shards[key], key=first_place), part)
     ]
+
+
+def messages_in(taken: Iterable[Taken]) -> int:
+    """Return how many messages are taken."""
+    return sum(len(rows) for _, rows in taken)
 
 
 def first_place(taken: Taken) -> int:
@@ -295,7 +300,7 @@ def _together(taken: Sequence[Taken]) -> Iterator[list[Taken]]:
 
 def _first(group: Sequence[Taken], count: int) -> list[Taken]:
     """Return the first *count* messages of interleaved slices, by place."""
-    if count >= sum(len(rows) for _, rows in group):
+    if count >= messages_in(group):
         return list(group)
     if len(group) == 1:
         ((piece, rows),) = group
@@ -310,7 +315,7 @@ def _fitting(taken: Sequence[Taken], limit: int) -> Iterator[Taken]:
     for group in _together(taken):
         size = _bytes(group)
         if size > limit:
-            counts = range(sum(len(rows) for _, rows in group))
+            counts = range(messages_in(group))
             fits = bisect_right(counts, limit, key=lambda count: _bytes(_first(group, count))) - 1
             yield from _first(group, fits)
             return

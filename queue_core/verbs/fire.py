@@ -36,6 +36,7 @@ from queue_core.selection.suspects import SuspectPart
 from queue_core.support import faults
 from queue_core.values.histogram import Measured
 from queue_core.values.model import Consumer, Magazine, QueueInfo, State, Ticket
+from queue_core.values.plan import messages_in
 from queue_core.verbs.take_in import take_in_for
 
 #: Seconds to wait for a lock of another transaction: those of ignis take milliseconds, but one of a
@@ -271,7 +272,7 @@ class _Firing:
             waiters.leave(connection, self.waiter)
         plan = request.plan(connection, taken, fired_at) if self.seen else None
         faults.point("fire.before_commit")
-        messages = sum(len(rows) for _, rows in taken)
+        messages = messages_in(taken)
         ticket = Ticket(consumer=self.consumer, number=number, fired_at=fired_at, messages=messages)
         self.made.append(ticket)
         more = chosen.waited is None or chosen.waited > messages

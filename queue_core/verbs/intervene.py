@@ -46,7 +46,7 @@ from queue_core.selection.rounds import RoundPart, in_parts, still_there
 from queue_core.values.failure_kinds import BY_HAND
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine, QueueInfo, Slice
-from queue_core.values.plan import Taken, having
+from queue_core.values.plan import Taken, having, messages_in
 from queue_core.verbs.capacity.bounds import take_fitting
 
 
@@ -112,7 +112,7 @@ def intervene(catalog: Catalog, queue: QueueInfo, intervention: Intervention) ->
         with catalog.read() as connection:
             found = find(connection, queue, intervention)
             parts = in_parts(connection, found)
-        expected = rounds.done + sum(len(rows) for _, rows in found)
+        expected = rounds.done + messages_in(found)
         # Thousands of objects, which each garbage collection within a round would look through.
         del found
         before, left = rounds.done, []
@@ -143,7 +143,7 @@ def _change(
         failures.record_same(connection, queue.id, taken, kind, reason)
     if intervention.is_by_age:
         clock.confirm(connection)
-    changed = sum(len(rows) for _, rows in taken)
+    changed = messages_in(taken)
     if changed == len(part.ids):
         return changed, part.ids
     return changed, IdSet.of(id_map.ids_of(connection, taken))

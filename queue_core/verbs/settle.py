@@ -48,7 +48,7 @@ from queue_core.values.model import (
 )
 from queue_core.values.names import listed
 from queue_core.values.outcomes import Settlement, with_each
-from queue_core.values.plan import Taken, having
+from queue_core.values.plan import Taken, having, messages_in
 from queue_core.values.retry import Retry
 from queue_core.values.rows import Numbers
 
@@ -150,7 +150,7 @@ def settle_within(
         changes.reload(piece, unhandled, deliveries=max(piece.deliveries - 1, 0))
         changes.reload(piece, reloaded - unhandled, **(CLEARED if piece.lost_among else {}))
     changes.apply(connection, now)
-    messages = sum(len(rows) for _, rows in settled)
+    messages = messages_in(settled)
     if holder is THIS_PROCESS and messages < len(ids):
         _warn_of_others(connection, queues, fetch(connection, *fired, given=given), ids)
     name = holders.name_of(holder)

@@ -40,7 +40,7 @@ from queue_core.selection.rounds import still_there
 from queue_core.support import faults
 from queue_core.values.ids import IdSet, ids_from
 from queue_core.values.model import Batch, Magazine, QueueInfo, Staged
-from queue_core.values.plan import Taken
+from queue_core.values.plan import Taken, messages_in
 from queue_core.verbs.capacity.bounds import CapacityExceeded, amount_of, full_message
 from queue_core.verbs.capacity.wait_line import WaitLine
 from queue_core.waiting.bounded_load import commit_load, load_bounded
@@ -67,7 +67,7 @@ def meet(
     """
 
     def is_met(connection: Connection) -> tuple[Hashable, bool]:
-        left = sum(len(rows) for _, rows in _waiting(connection, queue, offered, None))
+        left = messages_in(_waiting(connection, queue, offered, None))
         if left:
             # Nobody fires the rest if the queue was deactivated.
             queues.check_in_use(connection, queue.id)

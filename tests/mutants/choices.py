@@ -369,8 +369,8 @@ OF_CHOICES = (
     _of(
         "several queues have the room of a shared limit each",
         "queue_core/selection/limited",
-        "            if _count(here) > room.messages:\n",
-        "            if len(room.queues) == 1 and _count(here) > room.messages:\n",
+        "            if messages_in(here) > room.messages:\n",
+        "            if len(room.queues) == 1 and messages_in(here) > room.messages:\n",
         "shared_limits",
     ),
 )

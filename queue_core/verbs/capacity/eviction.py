@@ -20,7 +20,7 @@ from queue_core.catalog.slices.conditions import WAITING, behind, in_shard
 from queue_core.catalog.slices.slices import ShardKey, fetch
 from queue_core.catalog.slices.usage import Amount
 from queue_core.values.model import QueueInfo, Slice
-from queue_core.values.plan import Taken, interleaved, take_evenly
+from queue_core.values.plan import Taken, interleaved, messages_in, take_evenly
 from queue_core.verbs.capacity.bounds import CapacityExceeded
 
 #: The most slices of a shard that are read at once.
@@ -79,7 +79,7 @@ def _age(block: Sequence[Slice]) -> tuple[int, int]:
 def _enough(group: Sequence[Slice], messages: int, size: int) -> list[Taken]:
     """Take the first messages of a load, evenly from its shards: *messages*, and *size* bytes."""
     every = [(piece, piece.rows) for piece in group]
-    available = sum(len(rows) for _, rows in every)
+    available = messages_in(every)
     weight = sum(piece.bytes for piece in group)
     count = min(max(messages, -(-size * available // max(weight, 1))), available)
     taken = take_evenly(every, count)

@@ -37,7 +37,7 @@ from queue_core.values.durations import Duration, check_seconds
 from queue_core.values.failure_kinds import BY_HAND, check_kind, readable
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine, QueueInfo
-from queue_core.values.plan import Taken, having, packed
+from queue_core.values.plan import Taken, having, messages_in, packed
 from queue_core.values.rows import Numbers
 from queue_core.verbs.intervene import Act, Intervention, intervene
 from queue_core.verbs.intervene import find as find_chosen
@@ -158,7 +158,7 @@ class Chosen:
                 taken = find_chosen(connection, self._queue, intervention)
             else:
                 taken = _present(connection, self._queue, self._magazines, self._ids)
-            return sum(len(rows) for _, rows in taken)
+            return messages_in(taken)
 
     def rows(self) -> pa.Table:
         """

@@ -42,6 +42,7 @@ from queue_core.selection.rounds import still_there
 from queue_core.values.column_roles import expiring
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine, QueueInfo, Staged, check_loads
+from queue_core.values.plan import messages_in
 from queue_core.values.rows import Numbers
 from queue_core.values.schema import check_insertable, conform
 from queue_core.values.settings import check_count, check_rate
@@ -295,7 +296,7 @@ class Steps:
         check_capacity(connection, target, staged, overflow="fail")
         here = FireRequest(queue_ids=(queue.id,), magazine=Magazine.SIDELINE)
         taken = acquire(connection, here, "wait", Candidates(ids)).taken
-        if sum(len(rows) for _, rows in taken) != len(ids):
+        if messages_in(taken) != len(ids):
             raise _Changed
         load(connection, self._storage, target, staged)
         away = SHOVELLED._replace(to=None, place=f"queue {target.name}")

@@ -19,7 +19,7 @@ from queue_core.catalog.slices.slices import fetch
 from queue_core.policies.inputs import PolicyResult
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine, QueueInfo, Slice, State
-from queue_core.values.plan import having
+from queue_core.values.plan import having, messages_in
 from queue_core.waiting.smart.snapshot import QueuedMessages
 
 
@@ -85,6 +85,6 @@ def _lock_messages(
     )
     for state, rows in messages.items():
         there = having((piece for piece in locked if piece.state is state), rows)
-        if sum(len(found) for _, found in there) < len(rows):
+        if messages_in(there) < len(rows):
             raise StaleSnapshot
     return locked
