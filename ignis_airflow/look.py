@@ -44,8 +44,7 @@ class QueueLook(NamedTuple):
 class Arrivals:
     """Says which looks to report: new messages at once, and others that wait once a minute."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._came: int | None = None
         self._reported_at = -inf
 
@@ -53,7 +52,7 @@ class Arrivals:
         """Return whether to report a look; a look that is reported counts as known."""
         if not look.waiting:
             return False
-        now = self._clock()
+        now = time.monotonic()
         pause = AGAIN_SECONDS if look.came == self._came else NEW_SECONDS
         if now - self._reported_at < pause or not look.may_fire():
             return False

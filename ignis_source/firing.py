@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -148,12 +147,9 @@ class Linger:
     of messages, and *longest* the seconds after which fewer are taken.
     """
 
-    def __init__(
-        self, at_least: int, longest: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, at_least: int, longest: float) -> None:
         self._at_least = at_least
         self._longest = longest
-        self._clock = clock
         #: When the first messages since the last batch were seen to wait.
         self._since: float | None = None
 
@@ -165,8 +161,8 @@ class Linger:
             self._since = None
             return False
         if self._since is None:
-            self._since = self._clock()
-        return self._clock() - self._since >= self._longest
+            self._since = time.monotonic()
+        return time.monotonic() - self._since >= self._longest
 
     def begin_again(self) -> None:
         """Note that messages were fired."""

@@ -30,14 +30,11 @@ _log = logging.getLogger(__name__)
 class Trouble:
     """The present trouble with *queue*, if any; *on_over* is called at its end. Thread-safe."""
 
-    def __init__(
-        self, queue: str, on_over: Callable[[], None], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, queue: str, on_over: Callable[[], None]) -> None:
         #: The name of the queue.
         self.queue = queue
         self._on_over = on_over
-        self._clock = clock
-        self._outage = OutageLog(_log, {"queue": queue}, clock)
+        self._outage = OutageLog(_log, {"queue": queue})
         self._lock = threading.Lock()
         #: The error of the last attempt; None if it succeeded.
         self.error: IgnisError | None = None
@@ -47,7 +44,7 @@ class Trouble:
     def attempt(self) -> Iterator[None]:
         """Note the outcome of the block; raise the last error without it if it is too early."""
         last = self.error
-        if isinstance(last, Unavailable) and self._clock() - self._failed_at < RETRY_SECONDS:
+        if isinstance(last, Unavailable) and time.monotonic() - self._failed_at < RETRY_SECONDS:
             raise last.with_traceback(None)
         try:
             yield
@@ -59,7 +56,7 @@ class Trouble:
     def failed(self, error: IgnisError, doing: str = "take") -> None:
         """Note an error; the pool cannot *take* or settle messages."""
         with self._lock:
-            self.error, self._failed_at = error, self._clock()
+            self.error, self._failed_at = error, time.monotonic()
         text = f"queue {self.queue!r}: the pool cannot {doing} messages, and tries again: {error}"
         self._outage.failed(text, (doing, *_kind(error)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 #: Seconds between two lines of an outage.
 EVERY_SECONDS = 60.0
@@ -14,15 +14,9 @@ EVERY_SECONDS = 60.0
 class OutageLog:
     """The log of what fails again and again, and of its end. Thread-safe."""
 
-    def __init__(
-        self,
-        log: logging.Logger,
-        fields: Mapping[str, object],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, log: logging.Logger, fields: Mapping[str, object]) -> None:
         self._log = log
         self._fields = dict(fields)
-        self._clock = clock
         self._lock = threading.Lock()
         #: When the outage began, and when a line was written last; None: there is none.
         self._times: tuple[float, float] | None = None
@@ -31,7 +25,7 @@ class OutageLog:
     def failed(self, text: str, kind: object = None) -> None:
         """Note a failure; write *text* once a minute, and when failures are of another *kind*."""
         with self._lock:
-            now = self._clock()
+            now = time.monotonic()
             began, last = self._times or (now, None)
             if last is not None and now - last < EVERY_SECONDS and kind == self._kind:
                 return
@@ -44,7 +38,7 @@ class OutageLog:
         with self._lock:
             times, self._times = self._times, None
         if times is not None:
-            seconds = self._clock() - times[0]
+            seconds = time.monotonic() - times[0]
             self._log.info(
                 "%s after %.0f s", text, seconds, extra=self._fields | {"seconds": seconds}
             )

@@ -51,7 +51,7 @@ OF_USERS = (
     _of(
         "messages wait for ever",
         "ignis_source/firing",
-        "return self._clock() - self._since >= self._longest",
+        "return time.monotonic() - self._since >= self._longest",
         "return False",
         "linger",
     ),

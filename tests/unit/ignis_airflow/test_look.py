@@ -1,8 +1,11 @@
 """Which looks at a queue are reported, by a clock of the test."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from ignis_airflow import get_provider_info
+from ignis_airflow import look as looks
 from ignis_airflow.look import AGAIN_SECONDS, NEW_SECONDS, Arrivals, QueueLook
 
 
@@ -14,13 +17,15 @@ class Clock:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock(monkeypatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(looks, "time", SimpleNamespace(monotonic=clock))
+    return clock
 
 
 @pytest.fixture
 def arrivals(clock) -> Arrivals:
-    return Arrivals(clock)
+    return Arrivals()
 
 
 def look(waiting: int, came: int, *, may_fire: bool = True) -> QueueLook:
@@ -35,7 +40,7 @@ def test_messages_that_wait_are_reported_once(arrivals, clock):
 
 
 def test_a_new_trigger_reports_what_waits_already(clock):
-    assert Arrivals(clock)(look(1, came=1000))
+    assert Arrivals()(look(1, came=1000))
 
 
 def test_an_empty_queue_is_not_reported(arrivals, clock):

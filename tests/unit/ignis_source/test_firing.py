@@ -1,5 +1,10 @@
 """A batch waits for enough messages, and not for ever."""
 
+from types import SimpleNamespace
+
+import pytest
+
+from ignis_source import firing
 from ignis_source.firing import Linger
 
 
@@ -10,16 +15,22 @@ class Clock:
         return self.now
 
 
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(firing, "time", SimpleNamespace(monotonic=clock))
+    return clock
+
+
 def test_enough_messages_end_it_at_once():
-    linger = Linger(10, 60.0, Clock())
+    linger = Linger(10, 60.0)
 
     assert not linger.is_over(9)
     assert linger.is_over(10)
 
 
-def test_the_first_message_waits_no_longer_than_it_may():
-    clock = Clock()
-    linger = Linger(10, 60.0, clock)
+def test_the_first_message_waits_no_longer_than_it_may(clock):
+    linger = Linger(10, 60.0)
 
     assert not linger.is_over(0)
     clock.now += 1000
@@ -30,9 +41,8 @@ def test_the_first_message_waits_no_longer_than_it_may():
     assert linger.is_over(2)
 
 
-def test_the_time_begins_again_with_each_batch_and_when_others_took_all():
-    clock = Clock()
-    linger = Linger(10, 60.0, clock)
+def test_the_time_begins_again_with_each_batch_and_when_others_took_all(clock):
+    linger = Linger(10, 60.0)
 
     linger.is_over(1)
     clock.now += 60

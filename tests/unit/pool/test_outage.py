@@ -1,6 +1,7 @@
 """Trouble: an attempt that is too early is not made, and an error is logged when it is new."""
 
 import logging
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,8 +12,10 @@ from queue_core.errors import (
     SchemaMismatch,
     StorageUnavailable,
 )
+from queue_core.pool import outage
 from queue_core.pool.outage import Trouble
 from queue_core.pool.timings import RETRY_SECONDS
+from queue_core.support import outage_log
 
 
 class Clock:
@@ -23,8 +26,11 @@ class Clock:
 
 
 @pytest.fixture
-def clock():
-    return Clock()
+def clock(monkeypatch):
+    clock = Clock()
+    for module in (outage, outage_log):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=clock))
+    return clock
 
 
 @pytest.fixture
@@ -35,7 +41,7 @@ def over():
 
 @pytest.fixture
 def trouble(clock, over):
-    return Trouble("orders", lambda: over.append(True), clock)
+    return Trouble("orders", lambda: over.append(True))
 
 
 def attempt(trouble, error=None):

@@ -1,14 +1,17 @@
 """An outage has a line at its beginning, one a minute, and one at its end."""
 
 import logging
+from types import SimpleNamespace
 
+from queue_core.support import outage_log
 from queue_core.support.outage_log import OutageLog
 
 
-def test_it_has_few_lines_and_its_duration(caplog):
+def test_it_has_few_lines_and_its_duration(caplog, monkeypatch):
     caplog.set_level("INFO")
     now = [100.0]
-    outage = OutageLog(logging.getLogger("x"), {"queue": "orders"}, lambda: now[0])
+    monkeypatch.setattr(outage_log, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    outage = OutageLog(logging.getLogger("x"), {"queue": "orders"})
 
     outage.over("works again")
     for _ in range(140):
