@@ -33,7 +33,6 @@ from queue_core.selection.quotas import bytes_of_queues, cut_by_horizon, shares_
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.scan import BYTES, ID, SliceScan, row_sizes
 from queue_core.selection.selection import QueueRules, Selection
-from queue_core.selection.suspects import of_all
 from queue_core.values.ids import IdSet
 from queue_core.values.limits import MANY
 from queue_core.values.model import Slice
@@ -312,7 +311,7 @@ class _CandidateSearch:
             end=None if horizon is None else horizon.pointers.get(key, 0),
             since=None if horizon is None else horizon.at,
             now=0 if horizon is None else dialect.read_clock(self._connection),
-            lost_among=self._selection.lost_among,
+            lost_among=self._request.lost_among,
         )
 
     def _known_groups(self, rules: QueueRules, key: ShardKey) -> KnownGroups | None:
@@ -364,7 +363,7 @@ class _CandidateSearch:
             return self._request
         # Messages after the horizon, and suspects or others beside those that are wanted, may be
         # the heads of groups, and hold back the others.
-        return replace(of_all(self._request), horizon=None)
+        return replace(self._request, lost_among=None, horizon=None)
 
 
 _NO_IDS: Numbers = np.empty(0, dtype=np.int64)

@@ -56,8 +56,6 @@ class Selection:
     rules: Mapping[int, QueueRules]
     #: What is left for later firings, whether it matches the selector or not.
     left_out: NoneOf | None = None
-    #: In queues with groups: only messages that were lost among so many; 0: that are no suspects.
-    lost_among: int | None = None
 
     @staticmethod
     def parse(

@@ -70,7 +70,7 @@ def parts(
         return [SuspectPart(request)]
     if not found:
         # A consumer may be lost between the search and the firing.
-        return [SuspectPart(_among(request, 0))]
+        return [SuspectPart(replace(request, lost_among=0))]
     busy = False
     if isinstance(consumer, HandlingConsumer):
         # What a later life holds would make this one wait.
@@ -87,7 +87,10 @@ def parts(
     return [
         part
         for each in asked
-        for part in (*(_trial(each, among, busy) for among in sizes), SuspectPart(_among(each, 0)))
+        for part in (
+            *(_trial(each, among, busy) for among in sizes),
+            SuspectPart(replace(each, lost_among=0)),
+        )
     ]
 
 
@@ -97,20 +100,5 @@ def _trial(request: FireRequest, among: int, busy: bool) -> SuspectPart:
     most = half if request.max_messages is None else min(request.max_messages, half)
     # What a log still has was never lost.
     terms = replace(request.terms, logged=False)
-    trial = replace(_among(request, among), terms=terms, max_messages=most)
+    trial = replace(request, lost_among=among, terms=terms, max_messages=most)
     return SuspectPart(trial, is_trial=True, waits=busy)
-
-
-def _among(request: FireRequest, count: int) -> FireRequest:
-    """Return the request for messages that were lost among so many; 0: that are no suspects."""
-    rules, selection = (*request.rules, *suspects.lost_among(count)), request.selection
-    if selection is not None:
-        selection = replace(selection, lost_among=count)
-    return replace(request, rules=rules, selection=selection)
-
-
-def of_all(request: FireRequest) -> FireRequest:
-    """Return the request of a part without its condition on suspects, which is the last rule."""
-    if request.selection is None or request.selection.lost_among is None:
-        return request
-    return replace(request, rules=request.rules[:-1])

@@ -137,16 +137,16 @@ OF_SEVERAL = (
     # Suspects.
     _of(
         "others overtake a suspect of their group",
-        "queue_core/selection/suspects",
-        "SuspectPart(_among(each, 0)))",
-        "SuspectPart(replace(_among(each, 0), selection=each.selection)))",
+        "queue_core/selection/candidates",
+        "replace(self._request, lost_among=None, horizon=None)",
+        "replace(self._request, horizon=None)",
         "lose",
     ),
     _of(
         "others overtake a message of their group that was lost meanwhile",
         "queue_core/selection/suspects",
-        "return [SuspectPart(_among(request, 0))]",
-        "return [SuspectPart(replace(_among(request, 0), selection=request.selection))]",
+        "return [SuspectPart(replace(request, lost_among=0))]",
+        "return [SuspectPart(request)]",
         "lose",
     ),
     _of(

@@ -75,6 +75,8 @@ class Wanted:
     within: Stretch | None = None
     #: Only messages that were loaded by then, and not fired since.
     horizon: Horizon | None = None
+    #: Only messages that were lost among so many with their consumer; 0: that are no suspects.
+    lost_among: int | None = None
 
     @property
     def where(self) -> tuple[tuple[int, ...], Magazine, tuple[int, ...] | None]:
@@ -84,7 +86,8 @@ class Wanted:
     @property
     def is_conditional(self) -> bool:
         """Whether it may leave out messages that wait in its shards."""
-        return bool(self.rules) or self.within is not None or self.horizon is not None
+        others = (self.within, self.horizon, self.lost_among)
+        return bool(self.rules) or any(each is not None for each in others)
 
 
 def in_queue(queue_id: int, *magazines: Magazine) -> Rules:
@@ -285,6 +288,8 @@ def eligible(request: Wanted, *, by_segment: bool = False) -> Eligible:
         given["of_shards"] = request.shards
     if request.horizon is not None:
         given["horizon"] = request.horizon.at
+    if request.lost_among is not None:
+        given["among"] = request.lost_among
     where = _eligible(
         request.rules,
         frozenset(given),
@@ -338,6 +343,9 @@ def _eligible(
         *WAITING,
         *rules,
     ]
+    if "among" in given:
+        lost_among = slices.c.lost_among
+        conditions.append(lost_among == bindparam("among", type_=lost_among.type))
     if _ENDS[0] in given:
         conditions += WITHIN_ENDS
     if "of_shards" in given:

@@ -41,12 +41,6 @@ _HELD: Rules = (
 _MOST_HELD = select(func.max(slices.c.lost_among)).where(*_HELD)
 
 
-@lru_cache(maxsize=64)
-def lost_among(count: int) -> Rules:
-    """Return the condition of messages that were lost among so many; 0: that are no suspects."""
-    return (slices.c.lost_among == count,)
-
-
 def look_by_counters(
     connection: Connection,
     queue_ids: Collection[int],
