@@ -62,7 +62,7 @@ class IgnisBatchReader(DataSourceReader):
                 from ignis_source.requests import check_selection
 
                 # With a schema that the user gave, nobody has checked it yet.
-                check_selection(queues, store.storage.uri, options)
+                check_selection(queues, options)
             # Damage that an earlier read found would fail this one too.
             quarantine(store.catalog, store.storage)
             reading = browse(store.catalog, store.storage.uri, queues, options.magazine)

@@ -59,7 +59,7 @@ class LogSession:
             check_roots(self.queues)
             check_columns(options, wanted, columns_of(self.queues[0], options))
             if options.selector is not None:
-                check_selection(self.queues, self.store.storage.uri, options)
+                check_selection(self.queues, options)
                 self._check_logged(options.selector)
             for queue in self.queues:
                 self._selector(queue)

@@ -12,7 +12,6 @@ from queue_core.catalog import queues as catalog_queues
 from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.catalog.slices.shard_locks import Horizon
 from queue_core.selection.request import Demand, FireRequest
-from queue_core.selection.selection import Selection
 from queue_core.values.column_roles import holding
 from queue_core.values.model import QueueInfo
 
@@ -20,9 +19,9 @@ from queue_core.values.model import QueueInfo
 SETTINGS_SECONDS = 1.0
 
 
-def check_selection(queues: Sequence[QueueInfo], storage: str, options: SourceOptions) -> None:
+def check_selection(queues: Sequence[QueueInfo], options: SourceOptions) -> None:
     """Raise `BadSelector` or `BadOption` if the options' selector or order does not fit."""
-    demand_of(options).selection(queues, storage)
+    demand_of(options).selection(queues)
 
 
 def demand_of(options: SourceOptions) -> Demand:
@@ -50,7 +49,7 @@ class Requests:
         #: The end of a run with Trigger.AvailableNow.
         self.horizon: Horizon | None = None
         # A selector that does not fit a queue is refused before the first firing.
-        self._selection()
+        self._demand.selection(self.current)
 
     def request(
         self,
@@ -61,12 +60,21 @@ class Requests:
     ) -> FireRequest:
         """Return the request for the ticket that follows *after* from some of the queues."""
         demand = replace(self._demand, max_messages=max_messages, max_bytes=max_bytes)
-        request = demand.request(queues, self._selection(), self._store.storage.uri)
+        current, uri = tuple(self.current), self._store.storage.uri
+        request = demand.request(queues, demand.selection(current), uri)
         terms = request.terms
         if not (max_messages or max_bytes):
             # All of their messages are taken.
             terms = replace(terms, weights={})
-        return replace(request, horizon=self.horizon, terms=terms, spread=True, after=after)
+        return replace(
+            request,
+            horizon=self.horizon,
+            terms=terms,
+            spread=True,
+            after=after,
+            # Its selector may name columns that were added since the query began.
+            queues=current,
+        )
 
     @property
     def holds(self) -> bool:
@@ -80,6 +88,3 @@ class Requests:
         with self._store.catalog.read() as connection:
             self.current = catalog_queues.as_they_were(connection, self.current)
         return with_columns_of(known, self.current)
-
-    def _selection(self) -> Selection | None:
-        return self._demand.selection(self.current, self._store.storage.uri)

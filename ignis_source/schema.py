@@ -49,7 +49,7 @@ def source_schema(options: SourceOptions) -> StructType:
         queues = store.queues(options.queues) if options.queues else []
         if options.reports:
             return from_arrow_schema(REPORTS)
-        return _checked(store, options, queues)
+        return _checked(options, queues)
 
 
 def look_up(options: SourceOptions) -> tuple[SourceOptions, list[QueueInfo], StructType]:
@@ -66,15 +66,15 @@ def look_up(options: SourceOptions) -> tuple[SourceOptions, list[QueueInfo], Str
         queues = open_queues(store, options.queues)
         # Their query would fail only when it fires.
         check_roots(queues)
-        return options, queues, _checked(store, options, queues)
+        return options, queues, _checked(options, queues)
 
 
-def _checked(store: StoreHandle, options: SourceOptions, queues: Sequence[QueueInfo]) -> StructType:
+def _checked(options: SourceOptions, queues: Sequence[QueueInfo]) -> StructType:
     """Return the columns, if the selector and the order fit; raises `BadSelector`."""
     if options.selector is not None or options.order_by is not None:
         from ignis_source.requests import check_selection
 
-        check_selection(queues, store.storage.uri, options)
+        check_selection(queues, options)
     return from_arrow_schema(columns_of(queues[0], options))
 
 

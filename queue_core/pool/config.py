@@ -142,7 +142,7 @@ def checked(config: PoolConfig) -> PoolConfig:
     for queue in config.queues:
         # Each queue is checked, since their columns may differ.
         config.contract.check_queue(queue.name, queue.schema, read)
-        config.demand.selection([queue.info], queue.store.storage.uri)
+        config.demand.selection([queue.info])
     return config
 
 

@@ -93,8 +93,7 @@ class OpenedQueue:
 
     def request(self, demand: Demand, queue: QueueInfo) -> FireRequest:
         """Return the request of a consumer by the settings that the queue has in *queue*."""
-        uri = self.storage.uri
-        return demand.request([queue], demand.selection([queue], uri), uri)
+        return demand.request([queue], demand.selection([queue]), self.storage.uri)
 
     def fire(self, demand: Demand, who: Callable[[], Consumer], timeout: float | None) -> Firing:
         """Fire for the consumer of *who*, or wait up to *timeout* seconds; read the messages."""

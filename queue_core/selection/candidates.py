@@ -94,7 +94,7 @@ class _CandidateSearch:
         # Read first, so that any later firing is noticed.
         self._backlog = shard_locks.backlog(connection, *request.where)
         now = dialect.read_clock(connection)
-        self._scan = SliceScan(connection, selection.queues, selection.storage, now)
+        self._scan = SliceScan(connection, request.queues, request.storage, now)
         self._values: dict[int, pa.Table] = {}
         #: After how many seconds what the limits of values leave out may be fired.
         self._waits: list[float] = []
@@ -327,7 +327,7 @@ class _CandidateSearch:
         """Return the groups of a shard that have a message in flight."""
         fired = fetch(self._connection, *in_shard(key), *IN_FLIGHT)
         if not fired:
-            return pa.array([], self._selection.queues[0].schema.field(group).type)
+            return pa.array([], self._scan.schema.field(group).type)
         rows = self._scan.table([(piece, piece.rows) for piece in fired], {group})
         return pc.unique(rows.column(group))
 

@@ -125,10 +125,10 @@ class Allotment:
         from queue_core.selection.by_value import ValueRooms
         from queue_core.selection.scan import SliceScan
 
-        selection = self._request.selection
+        request, selection = self._request, self._request.selection
         assert selection is not None, "limits of values make a selection"
         now = self._buckets[BucketKey(queue_id)].now
-        scan = SliceScan(self._connection, selection.queues, selection.storage, now)
+        scan = SliceScan(self._connection, request.queues, request.storage, now)
         limits = selection.rules[queue_id].limits
         # Others may settle what is in flight, and is counted.
         rooms = beside_settlements(lambda: ValueRooms(scan, queue_id, limits))

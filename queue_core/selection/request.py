@@ -56,7 +56,7 @@ class FireRequest(Wanted):
     spread: bool = False
     #: The newest ticket of the consumer that Spark has logged; the new ticket follows it.
     after: int = 0
-    #: The queues, as their messages are read; empty: the firing does not plan how to read them.
+    #: The queues, as their messages are read; empty: it has no selection, and plans nothing.
     queues: tuple[QueueInfo, ...] = ()
     #: URI of the storage; not shown, as it may have credentials.
     storage: str = field(default="", repr=False)
@@ -118,15 +118,10 @@ class Demand:
     #: Also from a paused queue.
     even_if_paused: bool = False
 
-    def selection(self, queues: Sequence[QueueInfo], storage: str) -> Selection | None:
-        """
-        Return the messages that it may take, and their order; raises as `Selection.parse` does.
-
-        *storage* is the URI of the storage that has them.
-        """
+    def selection(self, queues: Sequence[QueueInfo]) -> Selection | None:
+        """Return what it may take, and in which order; raises as `Selection.parse` does."""
         return Selection.parse(
             queues,
-            storage,
             self.selector,
             self.order_by,
             order=self.order,

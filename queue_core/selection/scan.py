@@ -69,9 +69,10 @@ class SliceScan:
     ) -> None:
         self.connection = connection
         self.now = now
-        self._queues = queues
+        # A column may have been added to one of them alone.
+        self._queues = sorted(queues, key=lambda queue: -len(queue.schema))
         self._storage = storage
-        self.schema = queues[0].schema
+        self.schema = self._queues[0].schema
         self._types = {field.name: field.type for field in output_schema(self.schema)}
         self._types |= {NOW: _MOMENT, AGE: pa.float64()}
         url = str(connection.engine.url)

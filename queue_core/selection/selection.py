@@ -1,14 +1,13 @@
 """Selection: the waiting messages that may be taken, and their order.
 
 It combines the consumer's selector and order with the rules of the queues: all conditions must
-hold, and the consumer's order comes before the queue's. It is bound to its queues and their
-storage, because `candidates` reads messages by it before they are fired.
+hold, and the consumer's order comes before the queue's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -45,9 +44,6 @@ class QueueRules(NamedTuple):
 class Selection:
     """Conditions, an order, or both, over the columns of some queues of one schema."""
 
-    queues: tuple[QueueInfo, ...]
-    #: The storage's URI; not shown, as it may have credentials.
-    storage: str = field(repr=False)
     #: The consumer's condition.
     selector: Condition | None
     #: Whether to take the oldest message if none matches the selector.
@@ -60,7 +56,6 @@ class Selection:
     @staticmethod
     def parse(
         queues: Sequence[QueueInfo],
-        storage: str,
         selector: AnySelector | None = None,
         order_by: str | None = None,
         *,
@@ -83,11 +78,8 @@ class Selection:
         if is_plain and not any(eligible.values()):
             return None
         # A column may have been added to one of them alone.
-        queues = sorted(queues, key=lambda queue: -len(queue.schema))
-        schema = queues[0].schema
+        schema = max((queue.schema for queue in queues), key=len)
         return Selection(
-            queues=tuple(queues),
-            storage=storage,
             selector=None if selector is None else condition_of(selector, schema),
             fallback=fallback and selector is not None,
             rules={id: _rules(one, order_by, across, schema) for id, one in eligible.items()},

@@ -85,7 +85,7 @@ def edit(
         messages = read_table(plan, kept_columns(queue))
         _check_key(queue, messages, new)
         messages = Overwritten(rows=np.array([0]), values=new).applied_to(messages)
-        _check_time(queue, storage, messages, now)
+        _check_time(queue, messages, now)
         part = piece.narrowed(rows)
         staged, (repacked,) = repack(storage, queue, [RewriteGroup((part,))], messages)
 
@@ -160,9 +160,9 @@ def _check_key(queue: QueueInfo, messages: pa.Table, new: Mapping[str, pa.Array]
         )
 
 
-def _check_time(queue: QueueInfo, storage: Storage, messages: pa.Table, now: int) -> None:
+def _check_time(queue: QueueInfo, messages: pa.Table, now: int) -> None:
     """Refuse a message whose own time is over, also as it is then: main would lose it at once."""
-    rule = Selection.parse([queue], storage.uri, eligibility=of_moving)
+    rule = Selection.parse([queue], eligibility=of_moving)
     condition = None if rule is None else rule.rules[queue.id].condition
     if condition is not None:
         rows = with_moment(messages, condition.columns, now)

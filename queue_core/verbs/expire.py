@@ -131,10 +131,16 @@ def expiring(connection: Connection, queues: Sequence[QueueInfo]) -> set[int]:
 
 def _expire_by_column(catalog: Catalog, rounds: Rounds, storage_uri: str, queue: QueueInfo) -> None:
     """Remove the messages of main whose own expiry time has passed."""
-    selection = Selection.parse([queue], storage_uri, eligibility=of_expiry)
+    selection = Selection.parse([queue], eligibility=of_expiry)
     if selection is None:
         return
-    request = FireRequest(queue_ids=(queue.id,), max_messages=BATCH, selection=selection)
+    request = FireRequest(
+        queue_ids=(queue.id,),
+        max_messages=BATCH,
+        selection=selection,
+        queues=(queue,),
+        storage=storage_uri,
+    )
     while (candidates := find_candidates(catalog, request)) is not None and len(candidates.ids):
         rounds.step(partial(_remove_found, queue=queue, request=request, candidates=candidates))
 

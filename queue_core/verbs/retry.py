@@ -50,7 +50,7 @@ def retry(
     Also return whether it stopped before all of them were moved: others had locked them, or the
     limit. Raises `DamagedSegment` if messages may have expired, and one of them cannot be read.
     """
-    selection = Selection.parse([queue], storage_uri, eligibility=of_expiry)
+    selection = Selection.parse([queue], eligibility=of_expiry)
     rounds = Rounds(catalog, "retry", limit=limit, seconds=dialect.TASK_LOCK_SECONDS)
     # The shards whose other messages are left to a later call.
     shut: set[int] = set()
@@ -67,6 +67,8 @@ def retry(
             shards=tuple(shards),
             rules=these(ids),
             selection=selection,
+            queues=(queue,),
+            storage=storage_uri,
         )
         # Rows may have their own expiry: those of the due slices are read before the transaction.
         candidates = find_candidates(catalog, request)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 
 import numpy as np
@@ -60,6 +60,8 @@ class Shovelful:
     rate: float | None = None
     #: Only messages that match.
     selection: Selection | None = None
+    #: URI of the storage, in which it reads them; it can have credentials.
+    storage: str = field(default="", repr=False)
     #: Also messages whose time has not come, as a person wants it.
     early: bool = True
     #: Also dead messages, and messages that were fired too often.
@@ -75,7 +77,8 @@ class Shovelful:
         return Shovelful(
             limit=queue.settings.shovel_limit,
             rate=queue.settings.shovel_rate,
-            selection=Selection.parse([queue], storage_uri, selector, eligibility=of_moving),
+            selection=Selection.parse([queue], selector, eligibility=of_moving),
+            storage=storage_uri,
         )
 
     @property
@@ -93,6 +96,8 @@ class Shovelful:
             selection=self.selection,
             rules=rules if self.force or self.early else (*rules, *READY),
             shards=self.shards,
+            queues=(queue,),
+            storage=self.storage,
         )
 
 

@@ -61,7 +61,7 @@ def look(catalog: Catalog, storage: str, queue: QueueInfo) -> list[Blocked]:
 def _held(catalog: Catalog, storage: str, queue: QueueInfo, column: str) -> list[Blocked]:
     """Return when the first message may be fired that its own time holds back."""
     # All that wait, except for expired ones.
-    found = Selection.parse([queue], storage, order_by=quoted(column), eligibility=of_moving)
+    found = Selection.parse([queue], order_by=quoted(column), eligibility=of_moving)
     free = _without(queue, "limits", "group", "fair_by")
     request = Demand(max_messages=1).request([free], found, storage)
     first = read_table(peek(catalog, request)).column(column)
@@ -75,8 +75,7 @@ def _held(catalog: Catalog, storage: str, queue: QueueInfo, column: str) -> list
 def _next(catalog: Catalog, storage: str, queue: QueueInfo) -> ReadPlan:
     """Return how to read the message that would be fired next."""
     demand = Demand(max_messages=1)
-    selection = demand.selection([queue], storage)
-    return peek(catalog, demand.request([queue], selection, storage))
+    return peek(catalog, demand.request([queue], demand.selection([queue]), storage))
 
 
 def _without(queue: QueueInfo, *rules: str) -> QueueInfo:

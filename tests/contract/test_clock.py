@@ -194,7 +194,9 @@ def available_now(store, queue):
     """How many messages a query takes with Trigger.AvailableNow: those that are there now."""
     request = FireRequest(
         queue_ids=(queue.info.id,),
-        selection=Demand().selection([queue.info], store.storage.uri),
+        selection=Demand().selection([queue.info]),
+        queues=(queue.info,),
+        storage=store.storage.uri,
         horizon=Horizon.now(store.catalog, [queue.info.id], Magazine.MAIN),
     )
     taken = 0

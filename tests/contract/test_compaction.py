@@ -303,8 +303,14 @@ def test_a_horizon_cuts_through_what_was_compacted(store, queue):
     queue.admin.compact()
     consumer = store.consumer("query")
 
-    odd = Demand(selector="number % 2 = 1").selection([queue.info], store.storage.uri)
-    chosen = FireRequest(queue_ids=ids, horizon=limits, selection=odd)
+    odd = Demand(selector="number % 2 = 1").selection([queue.info])
+    chosen = FireRequest(
+        queue_ids=ids,
+        horizon=limits,
+        selection=odd,
+        queues=(queue.info,),
+        storage=store.storage.uri,
+    )
     assert fire(store.catalog, consumer, chosen).ticket.messages == 20
     rest = FireRequest(queue_ids=ids, horizon=limits)
     assert fire(store.catalog, consumer, rest).ticket.messages == 20

@@ -227,9 +227,11 @@ def test_categories_are_found_without_opening_a_segment(store: Store) -> None:
     wanted = FireRequest(
         queue_ids=(queue.info.id,),
         max_messages=4,
-        selection=Demand(selector="who = 'y'").selection([queue.info], store.storage.uri),
+        selection=Demand(selector="who = 'y'").selection([queue.info]),
+        queues=(queue.info,),
+        storage=store.storage.uri,
     )
-    ticket = fire(store.catalog, store.consumer(), wanted).ticket
+    ticket = fire(store.catalog, store.consumer(), wanted, seen=False).ticket
     assert ticket is not None
     assert ticket.messages == 4
 

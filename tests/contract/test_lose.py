@@ -493,7 +493,7 @@ def test_suspects_are_found_beside_a_queue_with_groups(store):
     blue.reload(first)
     queues, uri = [red.info, blue.info], store.storage.uri
     demand = Demand(max_messages=9)
-    request = demand.request(queues, demand.selection(queues, uri), uri)
+    request = demand.request(queues, demand.selection(queues), uri)
     query = store.consumer("query")
 
     # One that waits would look for others without end.

@@ -14,7 +14,7 @@ from queue_core import Store
 from queue_core.errors import BadSelector, DamagedSegment
 from queue_core.selection import fifo_scan
 from queue_core.selection.candidates import find_candidates
-from queue_core.selection.request import Demand, FireRequest
+from queue_core.selection.request import Demand
 from queue_core.selection.scan import SliceScan
 from queue_core.values.plan import Taken
 from tests.factories import load_singly, make_queue, numbers_of, orders
@@ -186,8 +186,8 @@ def test_what_statistics_decide_is_taken_without_a_look(store: Store) -> None:
     queue.load(orders(10, first=10))
     _gone(store, "id > 0")
     demand = Demand(selector="number < 10 AND _attempt = 0")
-    chosen = demand.selection([queue.info], store.storage.uri)
-    wanted = FireRequest(queue_ids=(queue.info.id,), selection=chosen)
+    chosen = demand.selection([queue.info])
+    wanted = demand.request([queue.info], chosen, store.storage.uri)
     picked = find_candidates(store.catalog, wanted)
     assert picked is not None
     assert picked.ids.numbers().tolist() == ids

@@ -270,7 +270,7 @@ class Chosen:
         """Return the messages that would not expire in main by their own columns."""
         with self._catalog.read() as connection:
             self._queue = queue = queues.still_there(connection, self._queue)
-            rule = Selection.parse([queue], self._storage.uri, eligibility=of_moving)
+            rule = Selection.parse([queue], eligibility=of_moving)
             condition = None if rule is None else rule.rules[queue.id].condition
             if condition is None:
                 return self._ids
