@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -21,9 +21,6 @@ from queue_core.values.model import QueueInfo, check_roots
 from queue_core.values.names import listed, nearest
 from queue_core.values.schema import LOG_METADATA, METADATA, check_known, log_schema, output_schema
 from queue_core.values.views import REPORTS, VIEWS
-
-if TYPE_CHECKING:
-    from queue_core.catalog.identity.handle import StoreHandle
 
 #: Spark passes timestamps in UTC. Before 4.2, its function knows no other zone.
 _IN_UTC: dict[str, Any] = (

@@ -228,7 +228,7 @@ class QueueInTransaction(Settling):
             # Others may remove what the selection is about to look at.
             fired = beside_settlements(partial(_fire, theirs, taker, request))
             if fired.ticket is None:
-                return Firing(output_schema(queue.schema).empty_table())
+                return Firing(output_schema(queue.schema).empty_table(), fired)
             plan = plan_firing(theirs, fired.ticket, fired, request)
             messages = read_table(plan)
             if request.selection is not None:

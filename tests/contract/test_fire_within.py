@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_core import Conflict, Settlement
+from queue_core import Conflict, Settlement, limit
 from queue_core.catalog.holders import consumers
 from queue_core.errors import BadOutcome, ConsumerFenced, DamagedSegment
 from queue_core.values.ids import IdSet
@@ -120,6 +120,14 @@ def test_selections_and_orders_work(store, caller, how, numbers):
     found = numbers_of(firing.messages)
     assert (sorted(found) if "selector" in how else found) == numbers
     assert queue.browse().num_rows == 2
+
+
+def test_an_empty_firing_says_when_the_limit_admits_the_next_message(store, caller):
+    queue = make_queue(store, limits=limit(per_second=0.1, window=10))
+    queue.load(orders(2))
+    with caller.connected() as connection:
+        assert len(queue.within(connection).fire()) == 1
+        assert queue.within(connection).fire().opens_in > 0
 
 
 def test_the_next_message_of_a_group_follows_in_the_same_transaction(store, caller):
