@@ -14,6 +14,7 @@ from sqlalchemy import func, select, update
 from ignis_sink.options import SinkOptions
 from ignis_sink.publishing import publish
 from queue_core import ConsumerPool, Store
+from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers, leases
 from queue_core.catalog.tables import facts, files
 from queue_core.consumers import presence
@@ -29,9 +30,10 @@ from queue_core.errors import (
 )
 from queue_core.segments import stager
 from queue_core.segments.storage import Storage
+from queue_core.support.faults import InjectedFault, arm
 from queue_core.upkeep.backup.backup import Hold
 from queue_core.upkeep.backup.folder import BackupFolder
-from queue_core.upkeep.backup.restore import verify
+from queue_core.upkeep.backup.restore import Restored, verify
 from queue_core.verbs.quarantine import quarantine
 from tests.books import audit
 from tests.contract.pools import PATIENCE, Recorder
@@ -422,6 +424,40 @@ def test_a_place_of_a_refused_restore_stays_empty(store, queue, folder, tmp_path
 
     file.write_bytes(whole)
     assert Store.restore(folder, tmp_path / "new").messages == 15
+
+
+@pytest.mark.parametrize("point", ["restore.copied", "restore.before_commit"])
+def test_a_place_is_empty_after_a_restore_that_failed_before_its_commit(
+    store, queue, folder, tmp_path, point
+):
+    store.admin.backup(folder)
+    arm(f"{point}=raise")
+    with pytest.raises(InjectedFault):
+        Store.restore(folder, tmp_path / "new")
+    assert list((tmp_path / "new").rglob("*.arrow")) == []
+
+    assert Store.restore(folder, tmp_path / "new").messages == 15
+
+
+def test_what_was_copied_stays_once_the_catalog_may_be_that_of_the_backup(
+    store, queue, folder, tmp_path, monkeypatch
+):
+    store.admin.backup(folder)
+    write = Catalog.write
+
+    def loses_the_answer(self, work, **options):
+        done = write(self, work, **options)
+        if isinstance(done, Restored):
+            raise CatalogUnavailable("the connection was lost")
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Catalog, "write", loses_the_answer)
+        with pytest.raises(CatalogUnavailable, match="was lost"):
+            Store.restore(folder, tmp_path / "new")
+
+    again = Store.restore(folder, tmp_path / "new", over=True)
+    assert (again.messages, again.copied, again.damaged) == (15, 0, 0)
 
 
 def spoil(file, how):

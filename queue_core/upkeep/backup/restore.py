@@ -13,8 +13,8 @@ catalog is as it was. Crash after it: the next opening takes the storage.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Set
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
@@ -88,14 +88,13 @@ def restore(
         found = look(catalog, storage)
         store = store_id(manifest, found, address, over=over)
         needed = {at: it for at, it in copies.items() if found.present.get(at) != it[0]}
-        _copy(folder, storage, needed, progress)
-        faults.point("restore.copied")
-        if catalog is None:
-            catalog = Catalog(address.catalog)
+        undo = ExitStack()
 
         def work(connection: Connection) -> Restored:
             table_rows.lock(connection)
             if not over and table_rows.are_used(connection):
+                # Perhaps by another restore of the same backup, whose segments these are, too.
+                undo.pop_all()
                 raise BadOption(
                     "the catalog was put to use while segments were copied; its rows were not "
                     "changed"
@@ -106,17 +105,22 @@ def restore(
             _report(connection, len(strange), damaged)
             acts.about(messages_set_apart=damaged)
             acts.note(connection)
+            messages = amounts.messages(connection)
             faults.point("restore.before_commit")
-            return Restored(
-                age=age,
-                messages=amounts.messages(connection),
-                copied=len(needed),
-                found=tuple(strange),
-                damaged=damaged,
-            )
+            # From here on, they may be those of the restored store.
+            undo.pop_all()
+            return Restored(age, messages, len(needed), tuple(strange), damaged)
 
-        with acts.acting(catalog, "restore", None, {"folder": str(folder.path), "over": over}):
-            done = catalog.write(work)
+        with undo:
+            if not over:
+                undo.callback(_remove, storage, needed)
+            _copy(folder, storage, needed, progress)
+            faults.point("restore.copied")
+            if catalog is None:
+                catalog = Catalog(address.catalog)
+            given = {"folder": str(folder.path), "over": over}
+            with acts.acting(catalog, "restore", None, given):
+                done = catalog.write(work)
         faults.point("restore.committed")
         # Of files that are back, or of the lost catalog. Readers report what is still damaged anew.
         for report in storage.damage_reports():
@@ -186,7 +190,7 @@ def _copy(
     needed: Mapping[str, tuple[int, str]],
     progress: Progress,
 ) -> None:
-    """Copy segments into the storage, or none of them; raises `DamagedBackup`."""
+    """Copy segments into the storage; raises `DamagedBackup`."""
 
     def copy_one(location: str) -> None:
         with folder.opened(folder.path / location) as source, storage.create(location) as sink:
@@ -196,15 +200,15 @@ def _copy(
                     "restore from another backup"
                 )
 
-    try:
-        for _ in each_at_once(copy_one, needed, progress):
+    for _ in each_at_once(copy_one, needed, progress):
+        pass
+
+
+def _remove(storage: Storage, copies: Collection[str]) -> None:
+    """Remove segments that were copied, since the next restore wants an empty place."""
+    with suppress(StorageUnavailable):
+        for _ in each_at_once(storage.remove, copies, lambda *_: None):
             pass
-    except BaseException:
-        # The next restore wants an empty place.
-        with suppress(StorageUnavailable):
-            for _ in each_at_once(storage.remove, needed, progress):
-                pass
-        raise
 
 
 @dataclass(frozen=True, slots=True)
