@@ -8,7 +8,7 @@ from sqlalchemy import delete, func, select, update
 
 from queue_core import Store
 from queue_core.catalog import seals
-from queue_core.catalog.slices import rewritable
+from queue_core.catalog.slices import parts, rewritable
 from queue_core.catalog.slices.log_merging import MINUTE
 from queue_core.catalog.tables import id_map, log_slices, segments, shard_locks, slices
 from queue_core.errors import DamagedSegment
@@ -428,6 +428,22 @@ def test_the_task_looks_at_logs_with_work(store, topic):
     assert compaction.with_work(store.catalog, infos) == []
     logged(store, topic, 3, 3)
     assert compaction.with_work(store.catalog, infos) == [topic.info]
+
+
+def test_the_task_reads_no_log_of_a_queue_that_it_looks_at_anyway(store, topic, monkeypatch):
+    info = topic.info
+    monkeypatch.setattr(parts, "large", lambda *_: {info.id})
+    with counted(store) as statements:
+        assert compaction.with_work(store.catalog, [info]) == [info]
+    assert not any("log_slices" in each for each in statements)
+
+
+def test_the_task_asks_for_no_cursors_where_no_rows_are_to_be_merged(store, topic):
+    info = topic.info
+    logged(store, topic, 3)
+    with counted(store) as statements:
+        assert compaction.with_work(store.catalog, [info]) == []
+    assert not any("shard_locks.cursor" in each for each in statements)
 
 
 def test_a_reader_that_begins_within_a_merged_row_gets_the_rest(store, topic):

@@ -85,6 +85,8 @@ def find(
     """
     given = {"queue": queue_id, "at": shard}
     rows = connection.execute(_MERGEABLE, given | {"small": rewritable.SMALL_BYTES}).all()
+    if len(rows) < NEIGHBOURS:
+        return []
     cursors = _cursors(connection, given)
     found = _neighbours(rows, cursors, most_bytes, age)
     return [each for each in found if len(each) >= NEIGHBOURS]

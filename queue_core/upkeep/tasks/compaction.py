@@ -77,12 +77,13 @@ def shares(context: TaskContext, queue: QueueInfo) -> int:
 def with_work(catalog: Catalog, some: Sequence[QueueInfo]) -> list[QueueInfo]:
     """Return the queues that may have slices worth compacting; of large ones, all."""
     with catalog.read() as connection:
-        large = parts.large(connection, some)
-        others = [queue for queue in some if queue.id not in large]
-        ids = [queue.id for queue in others]
-        places = rewritable.promising(connection, ids) if ids else {}
-        logged = {queue.id for queue in some if _mergeable(connection, queue, range(queue.shards))}
-    found = large | places.keys() | logged
+        found = parts.large(connection, some)
+        ids = [queue.id for queue in some if queue.id not in found]
+        if ids:
+            found |= rewritable.promising(connection, ids).keys()
+        for queue in some:
+            if queue.id not in found and any(_mergeable(connection, queue, range(queue.shards))):
+                found.add(queue.id)
     return [queue for queue in some if queue.id in found]
 
 
@@ -253,20 +254,19 @@ def _put_in_place(
     moves.record(connection, queue.id, "compact")
 
 
-def _mergeable(connection: Connection, queue: QueueInfo, shards: Iterable[int]) -> list[Neighbours]:
-    """Return rows of a queue's log, if it has one, that are worth merging."""
+def _mergeable(
+    connection: Connection, queue: QueueInfo, shards: Iterable[int]
+) -> Iterator[Neighbours]:
+    """Yield rows of a queue's log, if it has one, that are worth merging."""
     if queue.settings.log is None:
-        return []
+        return
     readers = queues.subscriptions_to(connection, queue.id)
     # What a reader takes from a row expires with the oldest message.
     expiries = [reader.settings.shortest_expiry for reader in readers]
     ages = (int(each * 1e6 * AGE) for each in expiries if each is not None)
     age = min(ages, default=log_merging.MINUTE)
-    return [
-        rows
-        for shard in shards
-        for rows in log_merging.find(connection, queue.id, shard, UNIT_BYTES, age)
-    ]
+    for shard in shards:
+        yield from log_merging.find(connection, queue.id, shard, UNIT_BYTES, age)
 
 
 def merge_log(
@@ -282,7 +282,7 @@ def merge_log(
     found, damage = True, None
     while found and (most is None or looked < most):
         with catalog.read() as connection:
-            each = _mergeable(connection, queue, share.shards(queue))
+            each = list(_mergeable(connection, queue, share.shards(queue)))
         found = False
         for rows in each:
             try:
