@@ -113,8 +113,11 @@ class Gate:
         #: Whether it is stopped, and the last probe found no message.
         self.vacant = False
         self._exempt = False
-        #: The sources that have no message for the probe.
+        #: The sources that have no message for the probe, and those that have ended.
         self._empty: set[Hashable] = set()
+        self._lost: set[Hashable] = set()
+        #: The source that was asked last.
+        self._asked: Hashable = None
 
     def admits(self) -> bool:
         """Return whether a call may be made now; `note` it afterwards."""
@@ -143,28 +146,26 @@ class Gate:
         """Have the next message be the probe."""
         with self._lock:
             self.probe = Probe.WANTED
-            self._empty.clear()
+            self._empty = set(self._lost)
 
     def fires_probe(self, source: Hashable) -> bool:
         """Return whether a source shall fire the message of the probe."""
         with self._lock:
             wanted = self.probe is Probe.WANTED and source not in self._empty
             if wanted:
-                self.probe = Probe.FIRED
+                self.probe, self._asked = Probe.FIRED, source
             return wanted
 
-    def found_nothing(self, source: Hashable) -> None:
-        """Note that a source has no message for the probe."""
+    def found_nothing(self, source: Hashable, *, lost: bool = False) -> None:
+        """Note that a source has no message for the probe; one that is *lost* never has any."""
         with self._lock:
-            if self.probe is Probe.FIRED:
+            if lost:
+                self._lost.add(source)
+            asked = self.probe is Probe.FIRED and self._asked == source
+            if asked or (lost and self.probe is Probe.WANTED):
                 self._empty.add(source)
                 self.vacant = len(self._empty) >= self._sources
                 self.probe = Probe.UNUSED if self.vacant else Probe.WANTED
-
-    def lose_source(self) -> None:
-        """Note that one source has no messages any more."""
-        with self._lock:
-            self._sources -= 1
 
     def update(self, *, stops: bool, exempt: bool) -> bool:
         """Take over the shared state: whether it stops, or never does; True if it changed."""

@@ -68,9 +68,9 @@ class PoolBreaker:
                 self._looking.release()
         return int(gate.fires_probe(source)) if gate.stopped else None
 
-    def found_nothing(self, source: Hashable) -> None:
+    def found_nothing(self, source: Hashable, *, lost: bool = False) -> None:
         """Note that a source has no message for the probe; another one may have some."""
-        self.gate.found_nothing(source)
+        self.gate.found_nothing(source, lost=lost)
         self._on_change()
 
     def stop(self) -> None:

@@ -375,8 +375,9 @@ class PoolLife:
             self._fail(error)
         elif not is_known:
             _log.warning("%s. The pool goes on with its other queues", error)
-            if self._breaker is not None:
-                self._breaker.gate.lose_source()
+            for dispatcher, source in self._sources.items():
+                if self._breaker is not None and dispatcher.manager.queue == name:
+                    self._breaker.found_nothing(source, lost=True)
 
     def _give_back(self) -> None:
         """Reload the messages that were fired ahead."""

@@ -14,7 +14,6 @@ from queue_core import Breaker, ConsumerPool, Predicate, batch_handler
 from queue_core.catalog.records.breakers import SharedBreaker
 from queue_core.errors import BadOption
 from queue_core.handling.breaker_state import BreakerState
-from queue_core.pool import breaking
 from queue_core.pool.breaking import LEASE_SECONDS, PoolBreaker
 from tests.command_line import answer
 from tests.contract.pools import PATIENCE, eventually
@@ -267,9 +266,7 @@ def test_when_the_probe_finds_no_message_the_pool_counts_as_idle(store, queue):
     assert queue.peek(9, magazine="sideline").num_rows == 2
 
 
-def test_a_queue_that_has_ended_is_not_asked_for_the_message_of_a_probe(store, queue, monkeypatch):
-    # A probe may have begun before it was known that the queue has ended; the next one follows.
-    monkeypatch.setattr(breaking, "LEASE_SECONDS", 1.0)
+def test_a_queue_that_has_ended_is_not_asked_for_the_message_of_a_probe(store, queue):
     make_queue(store, "ended").admin.deactivate()
     queue.load(orders(2))
 

@@ -104,10 +104,41 @@ def test_a_probe_may_fail_or_find_no_call(calls, failures, result):
 
 def test_a_lost_source_is_not_waited_for():
     gate = stopped(sources=2)
-    gate.lose_source()
-    gate.begin_probe()
+    gate.found_nothing("two", lost=True)
+    for _ in range(2):
+        gate.begin_probe()
+        assert not gate.fires_probe("two")
+        assert gate.fires_probe("one")
+        gate.found_nothing("one")
+        assert gate.vacant
 
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_source_that_is_lost_after_the_others_were_found_empty_is_not_waited_for(asked):
+    gate = stopped(sources=2)
+    gate.begin_probe()
     assert gate.fires_probe("one")
+    gate.found_nothing("one")
+    if asked:
+        assert gate.fires_probe("two")
+
+    gate.found_nothing("two", lost=True)
+
+    assert gate.vacant
+    assert gate.probe is Probe.UNUSED
+
+
+def test_a_source_that_was_found_empty_and_is_lost_leaves_the_probe_to_the_others():
+    gate = stopped(sources=2)
+    gate.begin_probe()
+    assert gate.fires_probe("two")
+    gate.found_nothing("two")
+
+    gate.found_nothing("two", lost=True)
+    assert gate.probe is Probe.WANTED
+    assert gate.fires_probe("one")
+    gate.found_nothing("two", lost=True)
+    assert gate.probe is Probe.FIRED
     gate.found_nothing("one")
     assert gate.vacant
 
