@@ -64,10 +64,10 @@ def size(count: float | None) -> str:
     if count is None:
         return UNKNOWN
     for unit in ("bytes", "kB", "MB", "GB"):
-        if count < 1000:
-            return (
-                f"{count:.0f} {unit}" if unit == "bytes" or count >= 100 else f"{count:.1f} {unit}"
-            )
+        # As it is shown: 999.96 kB are 1.0 MB.
+        if round(count) < 1000:
+            digits = 0 if unit == "bytes" or round(count, 1) >= 100 else 1
+            return f"{count:.{digits}f} {unit}"
         count /= 1000
     return f"{count:,.1f} TB"
 

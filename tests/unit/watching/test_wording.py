@@ -38,6 +38,24 @@ def test_ages(seconds, text):
     assert wording.age(seconds) == text
 
 
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (None, "unknown"),
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1000, "1.0 kB"),
+        (99_940, "99.9 kB"),
+        (99_960, "100 kB"),
+        (999_400, "999 kB"),
+        (999_960, "1.0 MB"),
+        (999_960_000_000, "1.0 TB"),
+    ],
+)
+def test_sizes(count, text):
+    assert wording.size(count) == text
+
+
 def test_rates_messages_and_times():
     assert wording.rate(None) == "unknown"
     assert wording.rate(3) == "3/s"
