@@ -361,7 +361,7 @@ def _growing(queue: QueueFigures) -> Iterator[Problem]:
 def _jobs(queue: QueueFigures) -> Iterator[Problem]:
     for each in queue.jobs:
         error = f": {each.error}" if each.error else ""
-        kind, text = "job", f"The shovel {each.job} has failed{error}"
+        kind, text = "job", f"The shovel {each.job} has failed{error}."
         if not each.has_ended:
             error = error or ": no process that runs the side tasks of this queue has begun it"
             kind, text = "still", f"The redrive {each.job} does not move{error}."

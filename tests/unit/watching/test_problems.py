@@ -166,8 +166,9 @@ def test_the_worst_comes_first():
 
 def test_each_problem_says_what_to_do():
     queue = replace(WELL, longest_wait=7500.0, dead=2, damaged=1, settings=FULL, stuck=1)
+    queue = replace(queue, jobs=(FailedJob("abc", None), FailedJob("def", "no room")))
     found = find(Figures(now=0, queues=(queue,)), 900.0)
-    assert {"dead", "damaged"} <= {problem.kind for problem in found}
+    assert {"dead", "damaged", "job"} <= {problem.kind for problem in found}
     for problem in found:
         assert problem.text.endswith(".")
         assert problem.advice.endswith(".")
