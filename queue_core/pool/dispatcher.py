@@ -94,17 +94,20 @@ def open_dispatcher(
         return dispatcher
 
 
-def close_dispatcher(dispatcher: QueueDispatcher) -> None:
-    """Stop a dispatcher when its last user closes it."""
+def close_dispatcher(*dispatchers: QueueDispatcher) -> None:
+    """Stop the dispatchers whose last user closes them, all of them at once."""
+    ending = []
     with _lock:
-        if _dispatchers.get(dispatcher.key) is not dispatcher:
-            # This process was forked from the one that has opened it.
-            return
-        dispatcher.users -= 1
-        if dispatcher.users:
-            return
-        del _dispatchers[dispatcher.key]
-    dispatcher.loop.stop(STOP_SECONDS)
+        for each in dispatchers:
+            # Unless this process was forked from the one that has opened it.
+            if _dispatchers.get(each.key) is each:
+                each.users -= 1
+                if not each.users:
+                    ending.append(_dispatchers.pop(each.key))
+                    each.loop.end()
+    end = time.monotonic() + STOP_SECONDS
+    for each in ending:
+        each.loop.stop(max(end - time.monotonic(), 0.0))
 
 
 def notify_loaded(catalog: Catalog, queue: QueueInfo) -> None:

@@ -125,11 +125,11 @@ class PoolLife:
             saw=self._saw,
         )
         ends.callback(self._presence.leave)
-        dispatchers = []
+        dispatchers: list[QueueDispatcher] = []
+        ends.callback(lambda: close_dispatcher(*dispatchers))
         for queue in config.queues:
-            dispatcher = open_dispatcher(catalog, queue.info, config.magazine_of(queue))
-            dispatchers.append(dispatcher)
-            ends.callback(close_dispatcher, dispatcher)
+            place = config.magazine_of(queue)
+            dispatchers.append(open_dispatcher(catalog, queue.info, place))
         self._breaker = self._start_breaker(consumer, dispatchers)
         if self._breaker is not None:
             ends.callback(self._breaker.stop)

@@ -307,8 +307,7 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
             return
         for member in members:
             member.leave()
-        for dispatcher in dispatchers:
-            close_dispatcher(dispatcher)
+        close_dispatcher(*dispatchers)
         try:
             if not self._config.browse:
                 # Another target of this name goes on with the messages.

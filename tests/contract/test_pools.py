@@ -13,7 +13,7 @@ from socket import gethostname
 
 import pytest
 
-from queue_core import Breaker, ConsumerPool
+from queue_core import Breaker, ConsumerPool, ConsumerTarget
 from queue_core.catalog import notifications
 from queue_core.catalog.holders import interests
 from queue_core.catalog.poller import Poller
@@ -21,6 +21,7 @@ from queue_core.catalog.records.breakers import SharedBreaker
 from queue_core.errors import BadOption, CatalogUnavailable, ConsumerFenced, QueueTaken
 from queue_core.pool import dispatcher, life, outage, outcome_buffer, worker
 from queue_core.pool.source import AcquiringSource
+from queue_core.support.loop import Loop
 from queue_core.upkeep.tasks import background
 from queue_core.values.names import is_of_process
 from tests.contract.pools import PATIENCE, Recorder, eventually
@@ -397,6 +398,36 @@ def test_a_stopped_pool_leaves_no_thread_behind(store, queue):
     assert {thread.name for thread in left} <= {"ignis-idle-connections"}
     store.catalog.close()
     eventually(lambda: set(threading.enumerate()) <= before)
+
+
+@pytest.mark.parametrize("client", ["pool", "target"])
+def test_all_dispatchers_of_a_client_end_before_one_of_them_is_waited_for(
+    store, monkeypatch, client
+):
+    """Else a client of a hundred queues would wait for each of them in turn."""
+    names, calls = ["one", "two", "three"], []
+    for name in names:
+        make_queue(store, name)
+
+    def noted(method):
+        def call(loop, *given):
+            if loop._name.startswith("dispatcher-"):
+                calls.append(method.__name__)
+            return method(loop, *given)
+
+        return call
+
+    if client == "pool":
+        used = ConsumerPool(store, names, Recorder(), concurrency=1, tasks=[])
+    else:
+        used = ConsumerTarget(store, names, lambda: None)
+    used.start()
+    monkeypatch.setattr(Loop, "end", noted(Loop.end))
+    monkeypatch.setattr(Loop, "stop", noted(Loop.stop))
+    used.stop()
+
+    assert calls[:3] == ["end"] * 3
+    assert calls.count("stop") == 3
 
 
 def test_a_pool_that_stops_during_an_outage_ends_all_the_same(store, queue, monkeypatch):
