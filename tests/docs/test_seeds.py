@@ -1,4 +1,4 @@
-"""The page about the documents behind ignis: each item names tests that exist."""
+"""The page about the documents behind ignis: each item names tests that exist, as all pages do."""
 
 import ast
 import inspect
@@ -86,6 +86,14 @@ def test_a_name_without_a_test_is_noticed(cell):
 
     assert missing_tests(good) == []
     assert missing_tests(f"{good}<br>{cell}") == [cell]
+
+
+def test_the_tests_that_any_page_names_are_there():
+    pages = TESTS.parent.glob("docs/**/*.md")
+    named = {n for page in pages for n in re.findall(r"[\w/]+\.py::\w+", page.read_text())}
+
+    assert len(named) > 100
+    assert missing_tests("<br>".join(each.removeprefix("tests/") for each in named)) == []
 
 
 def test_the_figures_are_those_of_the_documents():
