@@ -45,6 +45,7 @@ class QueueConsumer(Generic[Work]):
             all.
         acquires: Whether it takes messages; False for a browser.
         selective: Whether it leaves messages to others that it does not select.
+        is_busy: Returns whether to notify others first, because its worker is in a call.
     """
 
     def __init__(
@@ -56,8 +57,10 @@ class QueueConsumer(Generic[Work]):
         priority: int | None = None,
         acquires: bool = True,
         selective: bool = False,
+        is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self.name = name
+        self.is_busy = is_busy
         self.take = take
         self.priority = priority
         self.acquires = acquires

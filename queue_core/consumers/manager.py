@@ -164,16 +164,18 @@ class QueueConsumerManager:
             self._notify_one(NotifyReason.UNINTERESTED)
 
     def _notify_one(self, reason: NotifyReason) -> None:
-        """Notify the consumer that has waited longest, of the highest rank that wants work."""
+        """Notify who has waited longest, of the highest rank; those in a call after all others."""
         arrival = self.arrival
         rank = self.lists.highest_wanting()
         if self._exhausted == arrival or rank is None:
             return
         self.reasons[reason] += 1
-        for consumer in self.lists.interested(rank):
-            if consumer.exhausted_at != arrival and self.lists.set_notified(consumer, True):
-                self._wake(consumer)
-                return
+        for may_be_busy in (False, True):
+            for consumer in self.lists.interested(rank):
+                suits = consumer.exhausted_at != arrival and (may_be_busy or not consumer.is_busy())
+                if suits and self.lists.set_notified(consumer, True):
+                    self._wake(consumer)
+                    return
 
     def _wake(self, consumer: QueueConsumer[Any]) -> None:
         self.wakeups += 1

@@ -101,6 +101,7 @@ class Worker:
                 priority=context.config.priority,
                 acquires=not context.config.browse,
                 selective=context.config.selective,
+                is_busy=lambda: self.batch is not None,
             ): dispatcher
             for dispatcher, source in context.sources.items()
         }

@@ -264,6 +264,23 @@ def test_one_message_wakes_one_worker_even_if_it_fills_its_batch(store, queue, p
     close_dispatcher(dispatcher)
 
 
+def test_a_message_is_for_the_worker_that_has_nothing_to_do_and_not_for_one_in_a_call(store, queue):
+    other = make_queue(store, "other")
+    recorder = Recorder()
+    recorder.open.clear()
+    with ConsumerPool(store, ["orders", "other"], recorder, concurrency=4, batch=1, tasks=[]):
+        queue.load(orders(3))
+        for _ in range(3):
+            recorder.wait()
+        # Nobody looks again after a second.
+        dispatcher = open_dispatcher(store.catalog, other.info)
+        dispatcher.loop.stop()
+        other.load(orders(1))
+        recorder.wait()
+        recorder.open.set()
+    close_dispatcher(dispatcher)
+
+
 def test_a_load_of_some_wakes_as_many_workers(store, queue):
     recorder = Recorder()
     recorder.open.clear()

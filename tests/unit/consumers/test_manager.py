@@ -103,6 +103,16 @@ def test_a_consumer_that_found_nothing_is_notified_last(shop):
     assert shop.got == {"c0": 2, "c1": 1, "c2": 1}
 
 
+def test_one_whose_worker_is_in_a_call_is_notified_after_all_others(shop):
+    shop.consumer("busy", is_busy=lambda: True)
+    shop.consumer("idle")
+
+    shop.load(1)
+    assert names(shop.notified) == ["idle"]
+    shop.load(2)
+    assert names(shop.notified) == ["idle", "busy"]
+
+
 def test_a_consumer_that_was_given_all_it_can_take_has_another_one_notified(shop):
     shop.consumers(3)
     shop.load(*range(5))
