@@ -113,10 +113,9 @@ class Gate:
         #: Whether it is stopped, and the last probe found no message.
         self.vacant = False
         self._exempt = False
-        #: The sources that have no message for the probe, and those that have ended.
+        #: The sources without a message for the probe, those that have ended, and who was asked.
         self._empty: set[Hashable] = set()
         self._lost: set[Hashable] = set()
-        #: The source that was asked last.
         self._asked: Hashable = None
 
     def admits(self) -> bool:

@@ -128,8 +128,7 @@ class PoolLife:
         dispatchers: list[QueueDispatcher] = []
         ends.callback(lambda: close_dispatcher(*dispatchers))
         for queue in config.queues:
-            place = config.magazine_of(queue)
-            dispatchers.append(open_dispatcher(catalog, queue.info, place))
+            dispatchers.append(open_dispatcher(catalog, queue.info, config.magazine_of(queue)))
         self._breaker = self._start_breaker(consumer, dispatchers)
         if self._breaker is not None:
             ends.callback(self._breaker.stop)

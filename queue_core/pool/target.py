@@ -253,8 +253,7 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
         """Register a consumer for each queue, which may have work at once."""
         config, stalls = self._config, Stalls()
         for queue in config.queues:
-            place = config.magazine_of(queue)
-            dispatcher = open_dispatcher(self._store.catalog, queue.info, place)
+            dispatcher = open_dispatcher(self._store.catalog, queue.info, config.magazine_of(queue))
             self._dispatchers.append(dispatcher)
             if config.browse:
                 take = _browse(queue, consumer, dispatcher, config)

@@ -85,9 +85,7 @@ def find(
     """
     given = {"queue": queue_id, "at": shard}
     rows = connection.execute(_MERGEABLE, given | {"small": rewritable.SMALL_BYTES}).all()
-    if len(rows) < NEIGHBOURS:
-        return []
-    cursors = _cursors(connection, given)
+    cursors = _cursors(connection, given) if len(rows) >= NEIGHBOURS else []
     found = _neighbours(rows, cursors, most_bytes, age)
     return [each for each in found if len(each) >= NEIGHBOURS]
 

@@ -13,7 +13,7 @@ catalog is as it was. Crash after it: the next opening takes the storage.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
@@ -118,8 +118,7 @@ def restore(
             faults.point("restore.copied")
             if catalog is None:
                 catalog = Catalog(address.catalog)
-            given = {"folder": str(folder.path), "over": over}
-            with acts.acting(catalog, "restore", None, given):
+            with acts.acting(catalog, "restore", None, {"folder": str(folder.path), "over": over}):
                 done = catalog.write(work)
         faults.point("restore.committed")
         # Of files that are back, or of the lost catalog. Readers report what is still damaged anew.
@@ -152,8 +151,7 @@ def _compare(connection: Connection, present: Set[str]) -> tuple[list[str], int]
     known = {row.location: row.state for row in files.all_files(connection)}
     found = sorted(present - known.keys())
     files.note_found(connection, found)
-    live = {location for location, state in known.items() if state == "live"}
-    lost = sorted(live - present)
+    lost = sorted({at for at, state in known.items() if state == "live"} - present)
     return found, set_apart(connection, lost) if lost else 0
 
 
@@ -200,15 +198,13 @@ def _copy(
                     "restore from another backup"
                 )
 
-    for _ in each_at_once(copy_one, needed, progress):
-        pass
+    list(each_at_once(copy_one, needed, progress))
 
 
 def _remove(storage: Storage, copies: Collection[str]) -> None:
     """Remove segments that were copied, since the next restore wants an empty place."""
     with suppress(StorageUnavailable):
-        for _ in each_at_once(storage.remove, copies, lambda *_: None):
-            pass
+        list(each_at_once(storage.remove, copies, lambda *_: None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,14 +286,10 @@ def verify(folder: BackupFolder, progress: Progress = lambda *_: None) -> tuple[
     for number, (location, (_, digest)) in enumerate(copies.items()):
         progress("segments", number, len(copies))
         check(folder.check_segment, location, digest)
+    batches = folder.table(manifest, "segments")
+    named = {at for each in batches for at in each.column("file").drop_null().to_pylist()}
     faults += [
         f"{location} is not in the backup: when it was taken, the storage did not have it whole"
-        for location in sorted({*_named(folder, manifest)} - copies.keys())
+        for location in sorted(named - copies.keys())
     ]
     return len(copies), faults
-
-
-def _named(folder: BackupFolder, manifest: Manifest) -> Iterator[str]:
-    """Yield the files that the catalog of a backup names."""
-    for batch in folder.table(manifest, "segments"):
-        yield from batch.column("file").drop_null().to_pylist()

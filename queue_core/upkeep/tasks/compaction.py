@@ -78,12 +78,10 @@ def with_work(catalog: Catalog, some: Sequence[QueueInfo]) -> list[QueueInfo]:
     """Return the queues that may have slices worth compacting; of large ones, all."""
     with catalog.read() as connection:
         found = parts.large(connection, some)
-        ids = [queue.id for queue in some if queue.id not in found]
-        if ids:
+        if ids := [queue.id for queue in some if queue.id not in found]:
             found |= rewritable.promising(connection, ids).keys()
-        for queue in some:
-            if queue.id not in found and any(_mergeable(connection, queue, range(queue.shards))):
-                found.add(queue.id)
+        left = [queue for queue in some if queue.id not in found]
+        found |= {each.id for each in left if any(_mergeable(connection, each, range(each.shards)))}
     return [queue for queue in some if queue.id in found]
 
 
@@ -307,9 +305,8 @@ def _merge_rows(catalog: Catalog, storage: Storage, queue: QueueInfo, rows: Neig
     key = (queue.id, int(Magazine.MAIN), rows[0].shard)
     pieces = [intake.as_slice(key, row, 0) for row in rows]
     with catalog.read() as connection:
-        if {row.segment_id for row in rows} - segment_rows.present(
-            connection, [row.segment_id for row in rows]
-        ):
+        named = {row.segment_id for row in rows}
+        if named - segment_rows.present(connection, named):
             # They were trimmed.
             return 0
         # The present queue, because messages with newer columns must keep them.
