@@ -14,7 +14,7 @@ from ignis_console.config import ConsoleOptions
 from queue_core import Store
 from queue_core.values.address import Address
 from tests.console.clients import ORIGIN, log_in
-from tests.factories import make_queue, orders
+from tests.factories import make_filled
 
 
 @pytest.fixture
@@ -66,8 +66,7 @@ def looker(serve) -> TestClient:
 @pytest.fixture
 def queue(store: Store):
     """A queue with messages in every state: 6 wait, 2 are in flight, 2 are sidelined."""
-    made = make_queue(store, shards=2)
-    made.load(orders(12))
+    made = make_filled(store, 12, shards=2)
     firing = made.fire(6, consumer=store.consumer("till", beats=True))
     made.delete(firing.ids[:2])
     made.sideline(firing.ids[2:4], "no such customer\n<b>line 2</b>", kind="exception")

@@ -22,7 +22,7 @@ from queue_core import Store
 from queue_core.upkeep.tasks.sample import sample
 from tests.console import browser, clients
 from tests.dump import load_earlier
-from tests.factories import make_queue, orders
+from tests.factories import make_filled, make_queue, orders
 from tests.waiting import PATIENCE
 
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("browser")]
@@ -72,8 +72,7 @@ def site(store, folder):
 def queue(store, request):
     """A queue of the test's own, with messages in every state."""
     name = f"orders-{time.monotonic_ns()}"
-    made = make_queue(store, name, shards=2)
-    made.load(orders(12))
+    made = make_filled(store, 12, name, shards=2)
     firing = made.fire(6, consumer=store.consumer(f"till-{name}", beats=True))
     made.delete(firing.ids[:2])
     made.sideline(firing.ids[2:4], SCRIPT + "\nline 2", kind="exception")

@@ -20,7 +20,7 @@ from ignis_console import passwords, server
 from queue_core import Store
 from tests.command_line import answer, refusal, runner
 from tests.console.clients import console, login_line
-from tests.factories import make_queue, orders
+from tests.factories import make_filled, make_queue
 from tests.waiting import until
 
 PASSWORD = "correct horse battery"
@@ -41,8 +41,7 @@ def sideline(site, queue, messages):
 def test_an_action_under_way_is_finished_and_noted_when_the_console_is_ended(
     address, store, tmp_path
 ):
-    queue = make_queue(store, "orders")
-    queue.load(orders(6))
+    queue = make_filled(store, 6)
     log, users = tmp_path / "actions.jsonl", tmp_path / "users"
     users.write_text(login_line("ann", "operate", PASSWORD) + "\n")
     files = ("--action-log", str(log), "--users", str(users))

@@ -15,7 +15,7 @@ from queue_core.selection import rounds
 from queue_core.verbs.operator.chosen import Chosen
 from tests.console.clients import logged, token
 from tests.dump import backdate
-from tests.factories import load_singly, make_queue, orders
+from tests.factories import load_singly, make_filled, make_queue
 
 
 @pytest.fixture(autouse=True)
@@ -135,8 +135,7 @@ def test_an_action_that_loses_its_catalog_is_noted(operator, store, queue, monke
 
 
 def test_the_end_of_the_console_waits_for_the_action(operator, store):
-    queue = make_queue(store)
-    queue.load(orders(6))
+    queue = make_filled(store, 6)
     sent = form(operator)
     writer = sqlite3.connect(store.catalog.file, isolation_level=None, check_same_thread=False)
     with closing(writer):

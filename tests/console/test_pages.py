@@ -22,7 +22,7 @@ from queue_core.watching.wording import moment
 from tests.console.clients import ORIGIN, log_in, token
 from tests.console.clients import on_both as catalog_url  # noqa: F401 - a fixture
 from tests.dump import load_earlier
-from tests.factories import make_queue, orders, sideline_traced
+from tests.factories import make_filled, make_queue, orders, sideline_traced
 from tests.waiting import PATIENCE
 
 #: A text that would run if a page did not escape it.
@@ -274,8 +274,7 @@ def test_a_former_reading_is_shown_as_old(operator, queue, monkeypatch, path):
 
 
 def test_messages_of_a_dead_process_without_heartbeats_are_a_problem(operator, store):
-    made = make_queue(store, sweep_after=0.1)
-    made.load(orders(5))
+    made = make_filled(store, 5, sweep_after=0.1)
     made.fire(3)
     time.sleep(0.2)
 
@@ -311,8 +310,7 @@ def test_a_message_that_returned_from_the_sideline_was_not_fired_since(operator,
 
 def test_a_requeued_message_is_as_old_as_its_load(operator, store):
     """The page, its twin, the view and the metrics have one age; it is no problem by itself."""
-    queue = make_queue(store, shards=1)
-    queue.load(orders(2))
+    queue = make_filled(store, 2, shards=1)
     queue.sideline(queue.fire(1).ids)
     # One with messages in flight, so that the queue has a consumer.
     queue.fire(1, consumer=store.consumer("till", beats=True))
@@ -378,8 +376,7 @@ def take_away(store):
 
 
 def test_each_group_and_each_message_of_a_large_sideline_can_be_reached(operator, store):
-    queue = make_queue(store, shards=1)
-    queue.load(orders(350))
+    queue = make_filled(store, 350, shards=1)
     firing = queue.fire(350)
     for place in range(120):
         reason = f"{'x' * place} at {place}"
@@ -440,8 +437,7 @@ def test_the_figures_of_a_page_are_of_one_moment(operator, store, queue):
 
 
 def test_a_group_and_each_of_its_messages_have_the_trace_of_one(operator, store):
-    queue = make_queue(store, "traced", shards=1)
-    queue.load(orders(3))
+    queue = make_filled(store, 3, "traced", shards=1)
     firing = queue.fire(3)
     sideline_traced(queue, firing.ids[:1], reason="ValueError: <b>8</b>")
     sideline_traced(queue, firing.ids[1:2], reason="ValueError: <b>9</b>")

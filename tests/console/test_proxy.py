@@ -17,7 +17,7 @@ from ignis_console.acting import ON_SEVERAL
 from queue_core import Store
 from queue_core.errors import BadOption
 from tests.console.clients import console
-from tests.factories import make_queue, orders
+from tests.factories import make_filled
 
 #: Addresses of forms, which are no pages.
 FORMS = ("/logout", "/message", *(f"ignis/actions/{name}" for name in ON_SEVERAL))
@@ -66,8 +66,7 @@ def nginx(folder: Path, to: str, *more: str) -> Iterator[str]:
 @pytest.fixture
 def folder(tmp_path):
     with Store.open(tmp_path / "store") as store:
-        queue = make_queue(store)
-        queue.load(orders(5))
+        queue = make_filled(store, 5)
         queue.sideline(queue.fire(2), reason="declined")
     return tmp_path / "store"
 

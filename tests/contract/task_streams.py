@@ -36,6 +36,6 @@ def told(session, start, end):
     return [tuple(row.values()) for row in rows]
 
 
-def with_sidelined(store, count=5, name="orders", **settings):
+def with_sidelined(store, count=5, name="orders", retry=None, **settings):
     """A queue whose messages the shovel brings back."""
-    return factories.with_sidelined(store, count, name, retry=None, **settings)
+    return factories.with_sidelined(store, count, name, retry=retry, **settings)

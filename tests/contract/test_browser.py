@@ -16,7 +16,7 @@ from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.browse import browse_next, browsed
 from tests.contract.pools import PATIENCE, Recorder
 from tests.dump import dump
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 
 
 @pytest.fixture
@@ -62,8 +62,7 @@ def test_every_message_is_seen_once(store, browser, limit):
 
 
 def test_messages_are_seen_in_order(store, browser):
-    queue = make_queue(store)
-    queue.load(orders(10))
+    queue = make_filled(store, 10)
     ticket = look(store, queue, browser, 4)
     queue.load(orders(10, 10))
 
@@ -77,8 +76,7 @@ def test_messages_are_seen_in_order(store, browser):
 
 
 def test_what_others_hold_is_seen_and_what_is_gone_is_not(store, browser):
-    queue = make_queue(store)
-    queue.load(orders(6))
+    queue = make_filled(store, 6)
     queue.delete(queue.fire(2))
     queue.fire(2)
     assert all_shown(store, queue, browser) == [[2, 3, 4, 5]]
@@ -90,8 +88,7 @@ def test_what_others_hold_is_seen_and_what_is_gone_is_not(store, browser):
 
 
 def test_a_pool_that_browses_shows_what_is_there_when_it_looks(store):
-    queue = make_queue(store)
-    queue.load(orders(3))
+    queue = make_filled(store, 3)
     recorder = Recorder()
     recorder.open.clear()
     with ConsumerPool(store, "orders", recorder, browse=True, batch=1) as browser:
@@ -128,16 +125,14 @@ def test_a_pool_shows_messages_though_the_commit_of_their_ticket_lost_its_answer
 
 
 def test_the_sideline_can_be_browsed_too(store, browser):
-    queue = make_queue(store)
-    queue.load(orders(6))
+    queue = make_filled(store, 6)
     queue.sideline(queue.fire(2))
     ticket = look(store, queue, browser, magazine=Magazine.SIDELINE)
     assert shown(store, queue, ticket, Magazine.SIDELINE) == [0, 1]
 
 
 def test_a_horizon_ends_what_is_seen(store, browser):
-    queue = make_queue(store)
-    queue.load(orders(3))
+    queue = make_filled(store, 3)
     until = Horizon.now(store.catalog, [queue.info.id], Magazine.MAIN)
     queue.load(orders(3, 3))
 
@@ -148,8 +143,7 @@ def test_a_horizon_ends_what_is_seen(store, browser):
 
 
 def test_a_new_life_goes_on_where_the_last_one_ended(store, browser):
-    queue = make_queue(store)
-    queue.load(orders(10))
+    queue = make_filled(store, 10)
     first, ticket = look(store, queue, browser, 4), look(store, queue, browser, 3)
     # A browser keeps its last ticket, which says where it stands.
     acknowledge(store.catalog, browser, first.number, delete=False)

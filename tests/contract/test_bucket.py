@@ -16,7 +16,7 @@ from queue_core.segments.storage import AT_ONCE, Storage
 from queue_core.values.views import VIEWS
 from tests.books import audit, leftover_files
 from tests.dump import dump
-from tests.factories import load_singly, make_queue, numbers_of, orders, planned, seen
+from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders, planned, seen
 from tests.servers import ObjectStore
 from tests.storages import IN_A_BUCKET, Files
 
@@ -131,8 +131,7 @@ def test_a_bucket_that_is_not_there_is_not_taken_for_an_empty_one(object_store, 
 @IN_A_BUCKET
 @pytest.mark.spoiled
 def test_credentials_are_shown_nowhere(store, filed):
-    queue = make_queue(store)
-    queue.load(orders(10))
+    queue = make_filled(store, 10)
     reading = seen(store, queue, planned(store, queue, store.consumer("query", beats=True), 5))
     (location,) = store.storage.list()
     store.storage.remove(location)
@@ -150,8 +149,7 @@ def test_credentials_are_shown_nowhere(store, filed):
 
 @IN_A_BUCKET
 def test_messages_live_in_a_bucket_as_they_do_in_a_folder(store, filed):
-    queue = make_queue(store, shards=2, key="customer")
-    queue.load(orders(1000))
+    queue = make_filled(store, 1000, shards=2, key="customer")
     firing = queue.fire(100, selector="amount >= 100")
     assert min(numbers_of(firing.messages)) >= 400
     queue.sideline(firing.ids[:10], reason="no stock")

@@ -22,7 +22,7 @@ from queue_core.watching.readings import flat
 from tests.books import audit, leftover_files
 from tests.clocks import jump
 from tests.dump import age, load_earlier, log_earlier
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.waiting import Caller, waits
 
 HOUR = 3_600
@@ -161,8 +161,7 @@ def test_messages_that_come_back_do_not_make_a_reader_late(store, topic):
 
 @pytest.mark.parametrize("how", ["subscribe", "earliest", "before", "attach"])
 def test_the_time_of_a_place_far_back_begins_when_it_is_chosen(store, how):
-    topic = make_queue(store, log="7 days")
-    topic.load(orders(10))
+    topic = make_filled(store, 10, log="7 days")
     new = {"start": "earliest", "late": "1 hour", "when_late": "drop"}
     reader = store.subscribe("billing", to="orders", **new)
     reader.admin.snapshot("before")

@@ -13,7 +13,16 @@ from queue_core.errors import BadOption, BadOutcome, BadSelector, DamagedSegment
 from queue_core.segments import stager
 from queue_core.upkeep.tasks.compaction import compact
 from tests.contract.pools import Recorder, eventually
-from tests.factories import aside, load_singly, make_queue, numbers_of, orders, planned, seen
+from tests.factories import (
+    aside,
+    load_singly,
+    make_filled,
+    make_queue,
+    numbers_of,
+    orders,
+    planned,
+    seen,
+)
 
 
 @pytest.fixture
@@ -213,8 +222,7 @@ def test_compacted_messages_keep_their_ids(store):
 
 
 def test_many_shards_and_a_pool_beside_it(store):
-    queue = make_queue(store, shards=4)
-    queue.load(orders(4000))
+    queue = make_filled(store, 4000, shards=4)
     recorder = Recorder()
     chosen = queue.choose(selector="number % 2 = 0")
     with ConsumerPool(store, "orders", recorder, concurrency=2, batch=50) as pool:

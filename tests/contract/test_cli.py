@@ -18,7 +18,14 @@ from queue_core.segments import stager
 from queue_core.values.model import Magazine, State
 from tests.books import audit
 from tests.command_line import answer, refusal
-from tests.factories import make_filled, make_queue, numbers_of, orders, sideline_traced
+from tests.factories import (
+    make_filled,
+    make_queue,
+    numbers_of,
+    orders,
+    sideline_traced,
+    with_sidelined,
+)
 
 
 def test_create_makes_the_store_and_a_queue_as_it_is_described(ignis, address):
@@ -92,8 +99,7 @@ def test_create_says_which_settings_an_existing_queue_keeps(ignis, store):
 
 
 def test_a_store_is_shown(ignis, store):
-    queue = make_queue(store, shards=2, key="customer", sweep_after=5.0)
-    queue.load(orders(10))
+    queue = make_filled(store, 10, shards=2, key="customer", sweep_after=5.0)
     queue.sideline(queue.fire(3))
     queue.fire(2)
     make_queue(store, "payments")
@@ -144,9 +150,7 @@ def test_peek_shows_the_next_messages_and_takes_none(ignis, store):
 
 
 def test_failures_are_shelved_and_shovelled_back(ignis, store):
-    queue = make_queue(store)
-    queue.load(orders(5))
-    queue.sideline(queue.fire("all"), reason="declined")
+    with_sidelined(store, 5, reason="declined")
 
     shown = answer(ignis("failures", "orders", "--last", 3, "--json"))
     moved = answer(ignis("shovel", "orders", "--limit", 2, "--json"))
@@ -187,8 +191,7 @@ def test_top_shows_the_rates_between_two_samples(store):
 
 
 def test_top_takes_a_queue_that_was_made_anew_for_another_one(store):
-    former = make_queue(store)
-    former.load(orders(7))
+    former = make_filled(store, 7)
     looks = frames(store.catalog, interval=0.01)
     next(looks)
     former.admin.deactivate()
@@ -298,8 +301,7 @@ def test_settings_are_changed_all_or_none(ignis, store):
 
 
 def test_a_deactivated_queue_is_dropped_after_a_question(ignis, store):
-    queue = make_queue(store)
-    queue.load(orders(5))
+    queue = make_filled(store, 5)
     queue.sideline(queue.fire(2))
     queue.fire(1)
 
@@ -322,8 +324,7 @@ def test_a_deactivated_queue_is_dropped_after_a_question(ignis, store):
 
 def test_no_reason_steers_the_terminal(ignis, store):
     """A reason is often the text of an exception, with a producer's data."""
-    queue = make_queue(store)
-    queue.load(orders(1))
+    queue = make_filled(store, 1)
     reason = "\x1b]52;c;cm0gLXJm\x07 \x1b[31mred \x9b2J \u202eback"
     queue.sideline(queue.fire("all"), reason=reason)
 
@@ -355,8 +356,7 @@ def test_fsck_shows_what_is_broken_and_ends_with_one(ignis, store):
 
 def test_a_backup_is_written_and_restored_into_an_empty_place(ignis, store, tmp_path, monkeypatch):
     monkeypatch.setattr(stager, "INLINE_BYTES", 0)
-    queue = make_queue(store)
-    queue.load(orders(5))
+    queue = make_filled(store, 5)
     queue.sideline(queue.fire(2).ids, "declined")
     folder, new, others = tmp_path / "backup", tmp_path / "new", tmp_path / "others"
     others.mkdir()
@@ -418,8 +418,7 @@ def test_a_damaged_backup_is_named_file_by_file(ignis, store, tmp_path, monkeypa
 
 def test_a_repair_puts_back_only_what_can_be_read(ignis, store, monkeypatch):
     monkeypatch.setattr(stager, "INLINE_BYTES", 0)
-    queue = make_queue(store)
-    queue.load(orders(5))
+    queue = make_filled(store, 5)
     (file,) = Path(store.storage.uri).rglob("*.arrow")
     data = file.read_bytes()
     file.unlink()
@@ -439,8 +438,7 @@ def test_a_repair_puts_back_only_what_can_be_read(ignis, store, monkeypatch):
 
 
 def test_a_restore_over_a_store_needs_the_option_over(ignis, store, tmp_path):
-    queue = make_queue(store)
-    queue.load(orders(5))
+    queue = make_filled(store, 5)
     assert ignis("backup", tmp_path / "backup", "--catalog-only").exit_code == 0
     queue.delete(queue.fire("all"))
 

@@ -12,14 +12,13 @@ import typer
 
 from queue_core.selection import rounds
 from tests.command_line import answer, refusal
-from tests.factories import aside, make_queue, numbers_of, orders
+from tests.factories import aside, make_filled, numbers_of, orders
 
 
 @pytest.fixture
 def queue(store):
     """Orders 0 to 3 in the sideline, 4 to 9 in main."""
-    queue = make_queue(store)
-    queue.load(orders(10))
+    queue = make_filled(store, 10)
     queue.sideline(queue.fire(4).ids)
     return queue
 

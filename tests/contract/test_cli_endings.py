@@ -12,7 +12,7 @@ import pytest
 
 from queue_core import Store
 from tests.contract.pools import eventually
-from tests.factories import make_queue, orders
+from tests.factories import make_filled
 
 #: Each round of an act has one message.
 SMALL_ROUNDS = """
@@ -32,8 +32,7 @@ def place(tmp_path):
 def queue(place):
     """A queue of a store on SQLite, since the catalog plays no part here."""
     with Store.open(place) as store:
-        queue = make_queue(store)
-        queue.load(orders(MESSAGES))
+        queue = make_filled(store, MESSAGES)
         yield queue
 
 

@@ -6,7 +6,7 @@ from typer.main import get_command
 from ignis_cli.app import app
 from queue_core import VIEWS
 from tests.command_line import answer
-from tests.factories import make_queue, orders
+from tests.factories import make_filled, make_queue
 
 #: A call of each command; {message} is a message in the sideline, and {folder} an empty folder.
 CALLS = {
@@ -92,8 +92,7 @@ def test_each_command_has_a_call_here():
 
 @pytest.mark.parametrize("command", CALLS)
 def test_its_answer_is_json(ignis, store, tmp_path, command):
-    queue = make_queue(store)
-    queue.load(orders(6))
+    queue = make_filled(store, 6)
     queue.sideline(queue.fire(2).ids, "no such customer")
     queue.fire(1)
     where = {"folder": tmp_path / "other", "message": "", "job": ""}

@@ -6,13 +6,12 @@ import pytest
 
 from tests.command_line import answer, refusal
 from tests.dump import log_earlier
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, numbers_of, orders
 
 
 @pytest.fixture
 def topic(store):
-    queue = make_queue(store, log="7 days", message_expiry=1_800)
-    queue.load(orders(10))
+    queue = make_filled(store, 10, log="7 days", message_expiry=1_800)
     log_earlier(store, 3_600)
     log_earlier(store, 3_600, "loaded_at")
     queue.load(orders(5, 10))

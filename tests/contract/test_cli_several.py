@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from ignis_cli.app import app
 from queue_core.upkeep.tasks.shovel import Retries
 from tests.command_line import answer, refusal
-from tests.factories import make_queue, orders
+from tests.factories import make_filled, make_queue, orders
 
 
 @pytest.fixture
@@ -107,8 +107,7 @@ def test_queues_are_chosen_and_sorted(ignis, store, tenants):
 
 
 def test_the_exit_code_is_1_if_no_message_was_meant(ignis, store):
-    queue = make_queue(store)
-    queue.load(orders(3))
+    queue = make_filled(store, 3)
     (message, *_) = queue.peek(1)["_message_id"].to_pylist()
 
     assert ignis("delete", "orders", "--id", message, "--yes").exit_code == 0
@@ -123,8 +122,7 @@ def test_the_exit_code_is_1_if_no_message_was_meant(ignis, store):
 
 
 def test_a_message_is_shown_with_its_life(ignis, store):
-    queue = make_queue(store)
-    queue.load(orders(2))
+    queue = make_filled(store, 2)
     fired = queue.fire(1)
     (message,) = fired.ids.to_pylist()
     assert answer(ignis("message", "orders", message, "--json"))[0]["place"]["state"] == "in flight"
@@ -190,8 +188,7 @@ def test_errors_are_json_if_it_is_asked_for(ignis):
 
 
 def test_the_room_of_a_store_is_told(ignis, store):
-    queue = make_queue(store)
-    queue.load(orders(20_000))
+    queue = make_filled(store, 20_000)
     queue.delete(queue.fire("all"))
     sizes = store.storage.sizes()
 

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from ignis_cli.app import app
 from tests.command_line import refusal
-from tests.factories import make_queue, orders
+from tests.factories import make_filled, make_queue, orders
 
 
 def test_other_columns_are_shown_in_one_line(ignis):
@@ -39,8 +39,7 @@ def test_a_restore_over_a_store_names_it_as_it_was_given(tmp_path):
 
 
 def test_one_message_is_one(store, ignis):
-    queue = make_queue(store)
-    queue.load(orders(1))
+    queue = make_filled(store, 1)
     queue.sideline(queue.fire(1).ids, "declined")
 
     assert ignis("shovel", "orders", "--dry-run").stdout == (

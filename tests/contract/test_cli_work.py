@@ -18,7 +18,7 @@ from queue_core import ConsumerPool
 from queue_core.errors import CatalogUnavailable
 from tests.command_line import answer, refusal
 from tests.contract.pools import eventually
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 
 SHOP = """
 import gc
@@ -128,8 +128,7 @@ def test_what_cannot_work_is_refused(ignis, store, shop, args, why):
     ],
 )
 def test_a_signal_ends_it_and_nothing_stays_in_flight(store, address, shop, how):
-    queue = make_queue(store, shards=2)
-    queue.load(orders(2000))
+    make_filled(store, 2000, shards=2)
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "ignis_cli", "--json"),
@@ -357,8 +356,7 @@ def test_a_process_that_cannot_start_is_started_later(monkeypatch, caplog):
 
 @pytest.mark.nightly
 def test_one_process_that_dies_is_started_again_too(store, address, shop):
-    queue = make_queue(store)
-    queue.load(orders(5))
+    queue = make_filled(store, 5)
     done = subprocess.run(
         [
             *(sys.executable, "-m", "ignis_cli"),

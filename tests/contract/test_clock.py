@@ -16,7 +16,7 @@ from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.values.model import Magazine
 from queue_core.verbs.fire import fire
 from tests.clocks import DAY, jump
-from tests.factories import make_queue, orders, with_sidelined
+from tests.factories import make_filled, orders, with_sidelined
 
 pytestmark = pytest.mark.each_catalog
 
@@ -38,8 +38,7 @@ def believed(store):
 def queue(store, monkeypatch):
     """A queue with files and 900 messages, 100 of them in flight."""
     monkeypatch.setattr(stager, "INLINE_BYTES", 0)
-    queue = make_queue(store, queue_expiry=TWO_DAYS, **EXPIRES)
-    queue.load(orders(900))
+    queue = make_filled(store, 900, queue_expiry=TWO_DAYS, **EXPIRES)
     queue.fire(100)
     return queue
 
@@ -92,8 +91,7 @@ def test_no_kept_message_comes_back_from_one_who_lives_when_the_clock_jumps(stor
 
 def test_no_key_is_forgotten_when_the_clock_jumps_in_the_middle(store, monkeypatch):
     rules = {"key": "number", "dedup": ["number"], "dedup_window": TWO_DAYS}
-    queue = make_queue(store, **rules)
-    queue.load(orders(3))
+    queue = make_filled(store, 3, **rules)
     look = clock.check
 
     def look_and_jump(catalog):
@@ -178,8 +176,7 @@ def test_no_failed_message_is_dead_by_a_clock_that_has_jumped(store):
 def test_a_message_of_a_clock_that_was_ahead_is_shovelled_and_fired_once_it_is_set_back(
     store, settings
 ):
-    queue = make_queue(store, **EXPIRES, **settings)
-    queue.load(orders(8))
+    queue = make_filled(store, 8, **EXPIRES, **settings)
     jump(store, 1)
     failed, returned = queue.fire(2), queue.fire(2)
     queue.sideline(failed)
@@ -281,8 +278,7 @@ def test_a_jump_that_a_machine_saw_before_it_booted_does_not_count_after_the_clo
 
 
 def test_a_full_queue_expires_nothing_by_a_clock_that_jumped(store):
-    queue = make_queue(store, max_size=5, overflow="fail", **EXPIRES)
-    queue.load(orders(5))
+    queue = make_filled(store, 5, max_size=5, overflow="fail", **EXPIRES)
     jump(store, 3)
 
     with pytest.raises(QueueFull, match="is full"):

@@ -15,7 +15,7 @@ from queue_core.catalog.records import schedule
 from queue_core.catalog.slices.shard_locks import Horizon
 from queue_core.errors import BadOption
 from tests.clocks import jump
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.waiting import Caller, stands_for_ever, waits
 
 pytestmark = pytest.mark.each_catalog
@@ -41,8 +41,7 @@ def test_a_waiter_that_died_holds_no_other_back(store, verb):
 
 
 def test_a_waiter_that_lives_waits_on(store):
-    queue = make_queue(store, max_size=1)
-    queue.load(orders(1))
+    queue = make_filled(store, 1, max_size=1)
     caller = Caller(lambda: queue.load(orders(1, 1)))
     waits(store, 1)
     set_back(store)
@@ -54,8 +53,7 @@ def test_a_waiter_that_lives_waits_on(store):
 
 @pytest.mark.parametrize("how", [{"claim": interests.EXCLUSIVE}, {"priority": 5}])
 def test_a_consumer_that_died_does_not_precede_others(store, how):
-    queue = make_queue(store)
-    queue.load(orders(2))
+    queue = make_filled(store, 2)
     for name, mine in (("dead", how), ("living", {"priority": 1})):
         consumer = store.consumer(name, beats=True)
         store.catalog.write(
@@ -68,8 +66,7 @@ def test_a_consumer_that_died_does_not_precede_others(store, how):
 
 
 def test_the_messages_of_a_consumer_can_be_swept_once_it_died(store):
-    queue = make_queue(store)
-    queue.load(orders(2))
+    queue = make_filled(store, 2)
     queue.fire("all", consumer=store.consumer("dead", beats=True))
     set_back(store)
     assert queue.sweep(older_than=0) == 0
@@ -110,8 +107,7 @@ def test_a_run_to_the_end_fires_no_message_again_that_comes_back(store, session,
         moment = real(*given)
         return replace(moment, at=moment.at + 3_600_000_000)
 
-    queue = make_queue(store)
-    queue.load(orders(2))
+    queue = make_filled(store, 2)
     query, start = session(ack="settle"), Offset("reader", 0)
     monkeypatch.setattr(Horizon, "now", an_hour_ago)
     query.set_horizon()

@@ -8,15 +8,14 @@ import pytest
 from queue_core import BadOption, Store
 from queue_core.errors import Invalid
 from queue_core.testing import temporary_store
-from tests.factories import make_queue, orders
+from tests.factories import make_filled, make_queue, orders
 
 pytestmark = pytest.mark.each_catalog
 
 
 def test_a_closed_store_and_its_queues_refuse_every_call(store):
     with Store(store.address) as other:
-        queue = make_queue(other)
-        queue.load(orders(2))
+        queue = make_filled(other, 2)
 
     calls = [
         other.queues,

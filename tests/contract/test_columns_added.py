@@ -17,7 +17,7 @@ from queue_core.segments.reader import read_table
 from tests.books import audit
 from tests.contract.callers import caller_of
 from tests.contract.pools import Recorder, eventually
-from tests.factories import load_singly, make_queue, orders
+from tests.factories import load_singly, make_filled, make_queue, orders
 
 START = Offset("reader", 0)
 EXTRA = pa.schema([("extra", pa.string())])
@@ -51,8 +51,7 @@ def values(table, *names):
 @pytest.mark.parametrize("name", ["fire", "peek", "browse", "browse_sideline", "keep", "within"])
 def test_a_queue_opened_before_reads_the_new_columns(store, grow, name):
     make_queue(store, "other").load(orders(1))
-    stale = make_queue(store)
-    stale.load(orders(2))
+    stale = make_filled(store, 2)
     grow("orders", [2], extra="x")
     grow("orders", [3], extra="y", more=7)
     if name == "browse_sideline":

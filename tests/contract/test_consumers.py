@@ -16,7 +16,7 @@ from queue_core.errors import BadName, ConsumerFenced, Invalid
 from queue_core.upkeep.tasks.purge import purge
 from queue_core.values.outcomes import Settlement
 from tests.dump import dump
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.forks import in_a_fork
 from tests.waiting import PATIENCE, Caller, waits
 
@@ -62,8 +62,7 @@ def test_a_new_life_of_a_consumer_has_its_id_and_its_tickets_and_a_higher_epoch(
 
 @pytest.mark.parametrize("act", ["fire", "heartbeat"])
 def test_an_older_life_is_fenced_off_and_changes_nothing(store, act):
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
     old = store.consumer("till-1", beats=True)
     store.consumer("till-1", beats=True)
     acts = {
@@ -78,8 +77,7 @@ def test_an_older_life_is_fenced_off_and_changes_nothing(store, act):
 
 
 def test_an_older_life_is_told_although_others_have_taken_what_it_saw(store):
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
     old = store.consumer("till-1")
     new = store.consumer("till-1")
     begun = itertools.count(1)
@@ -98,8 +96,7 @@ def test_an_older_life_is_told_although_others_have_taken_what_it_saw(store):
 
 @pytest.mark.parametrize("act", ["delete", "sideline", "reload", "settle"])
 def test_an_older_life_settles_no_message_of_its_new_life(store, act):
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
     old = store.consumer("till-1")
     queue.reload(queue.fire("all", consumer=old))
     new = store.consumer("till-1")
@@ -141,8 +138,7 @@ def test_a_name_that_could_do_harm_is_refused(store, name):
 
 
 def test_threads_of_one_process_share_its_consumer_and_never_a_message(store):
-    queue = make_queue(store)
-    queue.load(orders(60))
+    queue = make_filled(store, 60)
     fired, barrier = [], threading.Barrier(3)
 
     def work():
@@ -164,8 +160,7 @@ def test_threads_of_one_process_share_its_consumer_and_never_a_message(store):
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_uses_the_store_as_another_consumer(store):
-    queue = make_queue(store)
-    queue.load(orders(6))
+    queue = make_filled(store, 6)
     mine = queue.fire(2)
 
     def work():
@@ -183,8 +178,7 @@ def test_a_forked_child_uses_the_store_as_another_consumer(store):
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fork_while_a_connection_is_in_use_disturbs_nobody(store):
-    queue = make_queue(store)
-    queue.load(orders(6))
+    queue = make_filled(store, 6)
 
     def fired():
         try:
@@ -211,8 +205,7 @@ def names_of(store):
 def test_a_process_that_holds_nothing_is_forgotten_and_comes_back_under_another_name(
     store, monkeypatch
 ):
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
     firing = queue.fire(2)
     (before,) = names_of(store)
 
@@ -249,8 +242,7 @@ def test_who_waits_for_longer_than_its_name_is_kept_fires_under_the_next_one(sto
 
 
 def test_keepers_and_pools_that_are_gone_are_forgotten(store):
-    queue = make_queue(store)
-    queue.load(orders(3))
+    queue = make_filled(store, 3)
     assert queue.delete(queue.get_and_keep(2)) == 2
     with ConsumerPool(store, "orders", lambda message: True) as pool:
         assert pool.drain(30)

@@ -29,7 +29,7 @@ from queue_core.pool.dispatcher import close_dispatcher, open_dispatcher
 from queue_core.values.address import Address
 from queue_core.values.model import Batch
 from queue_core.verbs.settle import settle
-from tests.factories import make_queue, make_staged, numbers_of, orders, publish
+from tests.factories import make_filled, make_queue, make_staged, numbers_of, orders, publish
 from tests.waiting import until
 
 pytestmark = pytest.mark.each_catalog
@@ -185,8 +185,7 @@ def test_another_search_path_is_named_as_the_reason(postgres, tmp_path, exists):
 def test_a_queue_of_a_store_that_was_removed_is_none_of_the_next_store(postgres, tmp_path, key):
     """On a server, the queue with its number gets nothing of what is loaded by its handle."""
     with postgres.database() as url, Store.open(catalog=url, storage=tmp_path / "old") as store:
-        queue = make_queue(store, shards=3, key=key)
-        queue.load(orders(1))
+        queue = make_filled(store, 1, shards=3, key=key)
         with store.catalog.engine.begin() as connection:
             connection.exec_driver_sql("DROP SCHEMA public CASCADE")
             connection.exec_driver_sql("CREATE SCHEMA public")

@@ -20,6 +20,7 @@ from tests.factories import (
     numbers_of,
     orders,
     publish_once,
+    with_sidelined,
 )
 
 YEAR = 365 * 24 * 3600.0
@@ -194,8 +195,7 @@ def test_one_that_never_expires_stays_for_ever(store):
 
 
 def test_notes_of_messages_that_are_gone_are_forgotten(store, address):
-    queue = make_filled(store, 2)
-    queue.sideline(queue.fire("all"), reason="no")
+    queue = with_sidelined(store, 2, reason="no")
     queue.shovel()
     purge(store.catalog, 0)
     assert queue.failures().num_rows == 2, "the messages are there still"

@@ -13,7 +13,7 @@ from queue_core.upkeep.leader.lease import LeaseLeader
 from queue_core.upkeep.tasks.runner import SideTasks
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.dump import backdate, load_earlier
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 
 
 @dataclass
@@ -23,8 +23,7 @@ class Job:
 
 
 def test_the_ten_minutes_before_the_first_sweep_count_once_for_the_store(store: Store) -> None:
-    queue = make_queue(store)
-    queue.load(orders(2))
+    queue = make_filled(store, 2)
     queue.fire("all")
     backdate(store, 7200)
     earlier = update(schedule).values(due_at=schedule.c.due_at - 601_000_000)
@@ -43,8 +42,7 @@ def test_the_ten_minutes_before_the_first_sweep_count_once_for_the_store(store: 
 
 
 def test_the_depth_of_a_sideline_is_a_column_of_the_queues(store: Store) -> None:
-    queue = make_queue(store)
-    queue.load(orders(3))
+    queue = make_filled(store, 3)
     queue.sideline(queue.fire(2))
 
     (row,) = store.view("queues").to_pylist()

@@ -12,15 +12,14 @@ from queue_core.handling.breaker import Breaker
 from tests.books import audit, leftover_files
 from tests.contract.pools import eventually
 from tests.dump import backdate, dump
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.job_steps import run_job
 from tests.waiting import Caller, until, waits
 
 
 def test_a_dropped_queue_leaves_nothing_behind(store):
     before = dump(store)
-    queue = make_queue(store, shards=3, key="customer")
-    queue.load(orders(4_000))
+    queue = make_filled(store, 4_000, shards=3, key="customer")
     for number in range(200):
         queue.load(orders(1, number))
     queue.admin.compact()
@@ -63,8 +62,7 @@ def test_a_drop_takes_all_messages_and_tells_how_many(store):
     assert shown == {"task": "by_hand", "queue": None, "from": "orders", "moved": 10}
     with pytest.raises(NoSuchQueue):
         store.queue("orders").admin.drop()
-    again = make_queue(store)
-    again.load(orders(2))
+    again = make_filled(store, 2)
     assert again.delete(firing) == 0
     assert (again.metadata().num_rows, again.failures().num_rows) == (2, 0)
     assert numbers_of(other.fire("all").messages) == [0, 1, 2, 3]
@@ -72,8 +70,7 @@ def test_a_drop_takes_all_messages_and_tells_how_many(store):
 
 
 def test_of_many_drops_at_once_one_takes_the_messages(store, address):
-    queue = make_queue(store, shards=3)
-    queue.load(orders(50))
+    queue = make_filled(store, 50, shards=3)
     queue.admin.deactivate()
     together = threading.Barrier(4)
 
@@ -236,8 +233,7 @@ def test_its_breaker_does_not_stop_the_next_queue_of_its_name(store):
     queue.admin.drop()
 
     assert open_breakers(store) == ["other"]
-    again = make_queue(store)
-    again.load(orders(5))
+    again = make_filled(store, 5)
     with ConsumerPool(store, "orders", lambda _: True, concurrency=1, breaker=slow) as pool:
         assert pool.drain(60)
     assert again.browse().num_rows == 0
@@ -245,8 +241,7 @@ def test_its_breaker_does_not_stop_the_next_queue_of_its_name(store):
 
 @pytest.mark.parametrize("browse", [False, True])
 def test_a_pool_of_it_ends(store, browse):
-    queue = make_queue(store)
-    queue.load(orders(3))
+    queue = make_filled(store, 3)
     seen = []
     pool = ConsumerPool(store, "orders", lambda row: seen.append(row) or True, browse=browse)
     pool.start()

@@ -7,7 +7,7 @@ import pytest
 from queue_core import Breaker, ConsumerPool, Limit, Retry, constant, exponential, limit
 from queue_core.errors import BadOption
 from tests.dump import backdate
-from tests.factories import make_queue, orders
+from tests.factories import make_filled, make_queue, orders
 
 #: Each verb with a duration: what it is called, and how it is called with one.
 VERBS = {
@@ -60,8 +60,7 @@ def test_each_verb_takes_each_form_and_nothing_else(store, verb):
 
 
 def test_a_text_has_its_meaning(store):
-    queue = make_queue(store)
-    queue.load(orders(5))
+    queue = make_filled(store, 5)
     queue.fire("all")
     backdate(store, 1000)
 
@@ -78,8 +77,7 @@ def test_policies_keep_seconds():
 
 
 def test_a_pool_waits_for_a_text(store):
-    queue = make_queue(store)
-    queue.load(orders(5))
+    queue = make_filled(store, 5)
 
     with ConsumerPool(store, queue.name, lambda row: True) as pool:
         assert pool.drain("30s")

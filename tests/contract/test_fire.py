@@ -13,7 +13,7 @@ from queue_core.errors import BadOption
 from queue_core.segments import stager
 from queue_core.selection import quotas
 from tests.dump import dump
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.waiting import PATIENCE, Caller, without_blind_looks
 
 pytestmark = pytest.mark.each_catalog
@@ -82,8 +82,7 @@ def test_an_empty_queue_gives_an_empty_firing_and_changes_nothing(store):
 
 
 def test_what_is_fired_is_not_fired_again(store):
-    queue = make_queue(store)
-    queue.load(orders(10))
+    queue = make_filled(store, 10)
     assert len(queue.fire(4)) == 4
     assert numbers_of(queue.fire("all").messages) == [4, 5, 6, 7, 8, 9]
     assert len(queue.fire("all")) == 0
@@ -93,8 +92,7 @@ def test_what_is_fired_is_not_fired_again(store):
 
 
 def test_a_firing_takes_the_next_message_unless_there_is_a_limit(store):
-    queue = make_queue(store)
-    queue.load(orders(10))
+    queue = make_filled(store, 10)
 
     assert numbers_of(queue.fire().messages) == [0]
     assert numbers_of(queue.get_and_keep().messages) == [1]
@@ -105,8 +103,7 @@ def test_a_firing_takes_the_next_message_unless_there_is_a_limit(store):
 
 
 def test_a_limit_of_bytes_alone_takes_as_many_as_fit(store):
-    queue = make_queue(store)
-    queue.load(orders(10))
+    queue = make_filled(store, 10)
     assert numbers_of(queue.fire(max_bytes=1).messages) == [0]
     assert numbers_of(queue.fire("all", max_bytes=1).messages) == [1]
     assert numbers_of(queue.fire(max_bytes=10**6).messages) == list(range(2, 10))
@@ -165,8 +162,7 @@ def test_the_sideline_gives_evenly(store):
 @pytest.mark.parametrize("inline", [True, False])
 def test_a_limit_of_bytes_is_kept_and_used(store, inline, monkeypatch):
     monkeypatch.setattr(stager, "INLINE_BYTES", (1 << 20) if inline else 0)
-    queue = make_queue(store)
-    queue.load(orders(1000))
+    queue = make_filled(store, 1000)
     (size,) = store.view("slices").column("bytes").to_pylist()
 
     firing = queue.fire(max_bytes=size // 4)
@@ -206,8 +202,7 @@ def test_a_firing_says_whether_its_limit_of_bytes_has_left_messages(store, setti
 
 
 def test_a_limit_that_makes_no_sense_is_refused_and_takes_nothing(store):
-    queue = make_queue(store)
-    queue.load(orders(10))
+    queue = make_filled(store, 10)
     before = dump(store)
 
     for name, values in {
@@ -298,8 +293,7 @@ def test_without_a_timeout_a_firing_waits_until_there_is_a_message(
 
 def test_many_consumers_share_one_slice_without_missing_anything(store):
     """Each takes a few of what another one holds for the length of a transaction."""
-    queue = make_queue(store)
-    queue.load(orders(400))
+    queue = make_filled(store, 400)
 
     def consume(name):
         taken, consumer = [], store.consumer(name)

@@ -24,7 +24,7 @@ from tests.clocks import make_due
 from tests.contract.callers import caller_of
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.dump import load_earlier, log_earlier, log_in_a_minute, set_time
-from tests.factories import load_singly, make_queue, numbers_of, orders, with_sidelined
+from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders, with_sidelined
 from tests.waiting import Caller, look_at_once
 
 pytestmark = pytest.mark.each_catalog
@@ -50,8 +50,7 @@ def caller(store, monkeypatch):
 @pytest.mark.parametrize("limits", [None, limit(in_flight=100)])
 @pytest.mark.parametrize("how", [{}, {"selector": "number >= 0"}, {"order": "global"}])
 def test_a_firing_finds_nothing_there_for_now(store, caller, how, limits):
-    queue = make_queue(store, shards=1, limits=limits)
-    queue.load(orders(3))
+    queue = make_filled(store, 3, shards=1, limits=limits)
     with caller.connected() as connection:
         queue.within(connection).delete(queue.within(connection).fire())
         start = time.monotonic()
@@ -339,9 +338,7 @@ def test_due_messages_of_other_shards_return_beside_a_transaction(store, caller,
     # A shard that is locked may have more due slices than a transaction looks at.
     monkeypatch.setattr("queue_core.verbs.retry.ROUND_SLICES", 1)
     policy = Retry(attempts=3, backoff=constant(60))
-    queue = make_queue(store, shards=3, key="number", retry=policy)
-    queue.load(orders(60))
-    queue.sideline(queue.fire("all"))
+    queue = with_sidelined(store, 60, shards=3, key="number", retry=policy)
     make_due(store)
     # The locked one is due first.
     earlier = slices.c.due_at - slices.c.shard.in_([0]).cast(Integer) * 1_000_000
@@ -373,8 +370,7 @@ def test_a_shovel_that_meets_a_transaction_runs_again_soon(store, caller):
 
 
 def test_a_firing_that_waits_gets_them_after_the_transaction(store, caller):
-    queue = make_queue(store, shards=1)
-    queue.load(orders(2))
+    queue = make_filled(store, 2, shards=1)
     with caller.connected() as connection:
         queue.within(connection).delete(queue.within(connection).fire())
         found = []
@@ -389,8 +385,7 @@ def test_a_firing_that_waits_gets_them_after_the_transaction(store, caller):
 
 
 def test_another_transaction_finds_nothing_and_goes_on(store, caller):
-    queue = make_queue(store, shards=1)
-    queue.load(orders(2))
+    queue = make_filled(store, 2, shards=1)
     with caller.connected() as one, caller.connected() as other:
         queue.within(one).delete(queue.within(one).fire())
         caller.sell(other, 1)

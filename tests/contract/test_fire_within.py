@@ -11,7 +11,7 @@ from queue_core.catalog.holders import consumers
 from queue_core.errors import BadOutcome, ConsumerFenced, DamagedSegment
 from queue_core.values.ids import IdSet
 from tests.contract.callers import KINDS, caller_of
-from tests.factories import load_singly, make_queue, numbers_of, orders
+from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders
 from tests.waiting import PATIENCE, Caller
 
 pytestmark = pytest.mark.each_catalog
@@ -31,8 +31,7 @@ def taken(firing):
 def test_a_firing_and_the_end_of_its_messages_are_committed_with_the_rows_or_never_were(
     store, caller
 ):
-    queue = make_queue(store, shards=2)
-    queue.load(orders(3))
+    queue = make_filled(store, 3, shards=2)
     before = queue.browse().to_pylist()
     with caller.connected() as connection:
         for finish in (connection.rollback, connection.rollback, connection.commit):
@@ -50,8 +49,7 @@ def test_a_firing_and_the_end_of_its_messages_are_committed_with_the_rows_or_nev
 
 
 def test_every_outcome_goes_with_the_transaction(store, caller):
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
     with caller.connected() as connection:
         for finish in (connection.rollback, connection.commit):
             firing = queue.within(connection).fire("all")
@@ -68,8 +66,7 @@ def test_every_outcome_goes_with_the_transaction(store, caller):
 
 
 def test_messages_that_were_fired_before_end_with_the_transaction(store, caller):
-    queue = make_queue(store)
-    queue.load(orders(2))
+    queue = make_filled(store, 2)
     firing = queue.fire("all")
     with caller.connected() as connection:
         queue.within(connection).delete(firing)
@@ -143,8 +140,7 @@ def test_the_next_message_of_a_group_follows_in_the_same_transaction(store, call
 
 
 def test_connections_that_come_and_go_share_a_consumer(store, caller):
-    queue = make_queue(store)
-    queue.load(orders(2))
+    queue = make_filled(store, 2)
     # The process remembers each life that it has begun, even of earlier stores at this place.
     before = len(consumers._own[store.catalog.engine.url])
     for finish in ("rollback", "commit", "rollback", "commit"):
@@ -181,8 +177,7 @@ def test_two_transactions_of_a_process_fire_at_the_same_time(store, caller):
 
 
 def test_threads_take_each_message_once(store, caller):
-    queue = make_queue(store, shards=4)
-    queue.load(orders(30))
+    queue = make_filled(store, 30, shards=4)
 
     def work():
         with caller.connected() as connection:
@@ -205,8 +200,7 @@ def test_threads_take_each_message_once(store, caller):
 
 
 def test_a_consumer_of_ones_own_may_fire(store, caller):
-    queue = make_queue(store)
-    queue.load(orders(2))
+    queue = make_filled(store, 2)
     consumer = store.consumer("shop")
     with caller.connected() as connection:
         firing = queue.within(connection).fire(consumer=consumer)
@@ -220,8 +214,7 @@ def test_a_consumer_of_ones_own_may_fire(store, caller):
 
 @pytest.mark.spoiled
 def test_a_damaged_segment_fires_nothing(store, caller):
-    queue = make_queue(store)
-    queue.load(orders(20_000))
+    queue = make_filled(store, 20_000)
     (name,) = store.storage.list()
     (Path(store.address.storage) / name).write_bytes(b"torn")
     with caller.connected() as connection:
@@ -235,8 +228,7 @@ def test_a_damaged_segment_fires_nothing(store, caller):
 
 
 def test_a_swept_message_is_not_settled_by_a_transaction(store, caller):
-    queue = make_queue(store)
-    queue.load(orders(1))
+    queue = make_filled(store, 1)
     with caller.connected() as connection:
         firing = queue.within(connection).fire()
         connection.commit()

@@ -12,7 +12,7 @@ from sqlalchemy.exc import StatementError
 from queue_core import ConsumerPool, ConsumerTarget, Invalid, Store
 from queue_core.values.histogram import Measured
 from tests.books import leftover_files
-from tests.factories import make_queue, orders
+from tests.factories import make_filled, make_queue, orders
 from tests.forks import in_a_fork
 from tests.waiting import PATIENCE, until
 
@@ -53,8 +53,7 @@ def in_use(store):
 
 def test_a_child_is_refused_before_anything_is_written(store, address, in_use):
     only_on(store, sqlite=True)
-    queue = make_queue(store)
-    queue.load(orders(2))
+    queue = make_filled(store, 2)
 
     for work in (
         lambda: queue.load(orders(1)),
@@ -173,8 +172,7 @@ def test_a_child_that_stops_a_pool_of_its_parent_takes_nothing_from_it(store):
 
 def test_a_child_that_stops_a_target_of_its_parent_takes_nothing_from_it(store):
     only_on(store, sqlite=False)
-    queue = make_queue(store)
-    queue.load(orders(1))
+    queue = make_filled(store, 1)
     with ConsumerTarget(store, "orders", lambda: None) as target:
         firing = target.consumers[0].pull()
         in_a_fork(target.stop)
@@ -183,8 +181,7 @@ def test_a_child_that_stops_a_target_of_its_parent_takes_nothing_from_it(store):
 
 def test_a_child_logs_a_failure_like_one_that_its_parent_has_logged(store, caplog):
     caplog.set_level("INFO", "queue_core.handling.failure_log")
-    queue = make_queue(store)
-    queue.load(orders(2))
+    queue = make_filled(store, 2)
 
     def logged():
         caplog.clear()

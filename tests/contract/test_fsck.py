@@ -52,7 +52,7 @@ from queue_core.values.model import State
 from queue_core.verbs.quarantine import set_apart
 from tests.books import audit
 from tests.damages import damage, visible
-from tests.factories import make_queue, numbers_of, orders, planned, run_task
+from tests.factories import make_filled, make_queue, numbers_of, orders, planned, run_task
 from tests.waiting import until
 
 FAR = 2**50
@@ -291,8 +291,7 @@ def test_a_seal_that_was_lost_is_found(store, queue):
 
 @pytest.mark.spoiled
 def test_a_waiter_of_the_future_holds_no_other_back_and_is_found_and_removed(store):
-    queue = make_queue(store, max_size=5)
-    queue.load(orders(5))
+    queue = make_filled(store, 5, max_size=5)
     queue.delete(queue.fire(2))
     DAMAGES["waiters"](store)
     queue.load(orders(1), timeout=0.01)

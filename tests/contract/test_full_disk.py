@@ -12,7 +12,7 @@ from queue_core.errors import CatalogUnavailable, IgnisError, StorageUnavailable
 from queue_core.segments import stager
 from queue_core.verbs.acknowledge import acknowledge
 from tests.books import leftover_files
-from tests.factories import ORDERS, load_until_full, make_queue, numbers_of, orders
+from tests.factories import ORDERS, load_until_full, make_filled, make_queue, numbers_of, orders
 from tests.forks import NoDisk, in_a_fork, on_a_disk_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -133,8 +133,7 @@ def test_a_full_store_settles_acknowledges_and_vacuums(on_a_small_disk, monkeypa
 
 def _settles_and_vacuums(disk, reopened):
     store = Store.open(disk / "store")
-    queue = make_queue(store)
-    queue.load(orders(1_000))
+    queue = make_filled(store, 1_000)
     firing, other = queue.fire(300), queue.fire(300)
     (disk / "ballast").write_bytes(bytes(500_000))
     loaded, _ = load_until_full(queue, 3_000, 1_000)

@@ -8,7 +8,7 @@ from queue_core import ConsumerPool, Predicate
 from queue_core.errors import BadSelector
 from tests.contract.pools import Recorder, eventually
 from tests.dump import dump
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, numbers_of
 
 
 def sevenths(batch):
@@ -17,9 +17,7 @@ def sevenths(batch):
 
 @pytest.fixture
 def queue(store):
-    queue = make_queue(store)
-    queue.load(orders(30))
-    return queue
+    return make_filled(store, 30)
 
 
 def test_a_function_selects_what_is_fired_peeked_at_and_browsed(queue):

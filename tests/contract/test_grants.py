@@ -28,7 +28,15 @@ from tests.books import audit
 from tests.clocks import jump
 from tests.command_line import answer
 from tests.dump import log_in_a_minute
-from tests.factories import make_batch, make_queue, make_staged, orders, planned, publish_once
+from tests.factories import (
+    make_batch,
+    make_filled,
+    make_queue,
+    make_staged,
+    orders,
+    planned,
+    publish_once,
+)
 from tests.storages import Files
 
 pytestmark = pytest.mark.postgres
@@ -43,8 +51,7 @@ def owner(postgres, tmp_path, monkeypatch):
         postgres.database() as url,
         Store.open(catalog=url, storage=str(tmp_path / "segments")) as store,
     ):
-        queue = make_queue(store, shards=2, key="number")
-        queue.load(orders(5))
+        queue = make_filled(store, 5, shards=2, key="number")
         monkeypatch.setattr(stager, "INLINE_BYTES", 0)
         queue.load(orders(10, 5))
         yield store
@@ -298,8 +305,7 @@ def test_a_consumer_expires_messages_also_of_a_queue_whose_own_time_is_over(owne
 
 def test_an_operator_does_everything(owner, as_role, tmp_path):
     operator = as_role("operator")
-    queue = make_queue(operator, "own", policy=None)
-    queue.load(orders(10))
+    queue = make_filled(operator, 10, "own", policy=None)
     queue.sideline(queue.fire(max_messages=5))
     queue.admin.change_settings(sweep_after=60.0)
     queue.shovel()

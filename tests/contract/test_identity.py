@@ -18,7 +18,7 @@ from queue_core.segments import stager
 from queue_core.segments.storage import Storage
 from queue_core.values.address import Address
 from tests.dump import dump
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.storages import EVERYWHERE, Files, mount_again, mount_away
 
 pytestmark = pytest.mark.each_catalog
@@ -31,9 +31,7 @@ NAMES = ("store", "tokens", "place", "storage")
 def queue(store, monkeypatch):
     """A queue with ten messages in a file."""
     monkeypatch.setattr(stager, "INLINE_BYTES", 0)
-    queue = make_queue(store)
-    queue.load(orders(10))
-    return queue
+    return make_filled(store, 10)
 
 
 @pytest.fixture
@@ -78,8 +76,7 @@ def test_a_catalog_that_is_away_for_a_moment_is_not_replaced(tmp_path, monkeypat
     monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     catalog, away = tmp_path / "store" / "catalog.db", tmp_path / "catalog.db"
     with Store.open(tmp_path / "store") as store:
-        queue = make_queue(store)
-        queue.load(orders(10))
+        queue = make_filled(store, 10)
         catalog.rename(away)
         with pytest.raises(DamagedCatalog, match="its catalog is missing"):
             queue.load(orders(10))
@@ -275,8 +272,7 @@ def test_a_dump_that_was_restored_into_another_database_does_not_clean(
         postgres.database() as copy,
         Store.open(catalog=live, storage=storage) as store,
     ):
-        queue = make_queue(store)
-        queue.load(orders(10))
+        queue = make_filled(store, 10)
         with Store.open(catalog=copy, storage=str(tmp_path / "unused")) as other:
             rows = copy_facts(store)
             other.catalog.write(lambda c: c.execute(delete(facts)))

@@ -13,7 +13,7 @@ from queue_core.catalog.poller import Watch
 from queue_core.errors import ConsumerFenced, QueueTaken
 from tests.contract.pools import eventually
 from tests.dump import dump
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.waiting import PATIENCE, Caller
 
 pytestmark = pytest.mark.each_catalog
@@ -23,9 +23,7 @@ START = Offset("query", 0)
 
 @pytest.fixture
 def queue(store):
-    queue = make_queue(store)
-    queue.load(orders(6))
-    return queue
+    return make_filled(store, 6)
 
 
 def join(queue, name, **how):

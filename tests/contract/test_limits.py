@@ -21,7 +21,7 @@ from tests.books import audit
 from tests.clocks import jump
 from tests.contract.pools import PATIENCE
 from tests.contract.test_statements import transactions
-from tests.factories import load_singly, make_queue, numbers_of, orders
+from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders
 from tests.waiting import Caller, look_at_once
 
 #: A rate that gives no second message during a test.
@@ -36,8 +36,7 @@ def ask(session, start):
 
 @pytest.mark.parametrize("order", ["shard", "global"])
 def test_a_firing_takes_the_tokens_of_one_window(store, order):
-    queue = make_queue(store, shards=4, limits=limit(per_second=SLOW, window=10 / SLOW))
-    queue.load(orders(30))
+    queue = make_filled(store, 30, shards=4, limits=limit(per_second=SLOW, window=10 / SLOW))
 
     assert len(queue.fire("all", order=order)) == 10
     refused = queue.fire(order=order)
@@ -53,15 +52,13 @@ def test_a_firing_that_waited_for_its_consumer_takes_its_tokens_too(store, monke
     """PostgreSQL tells the time from before it waited for the row of the consumer."""
     late = int(3e6 / SLOW)
     monkeypatch.setattr(ConsumerRow, "now", lambda row, now=ConsumerRow.now: now(row) - late)
-    queue = make_queue(store, limits=limit(per_second=SLOW, window=3 / SLOW))
-    queue.load(orders(9))
+    queue = make_filled(store, 9, limits=limit(per_second=SLOW, window=3 / SLOW))
 
     assert sum(len(queue.fire(1)) for _ in range(9)) == 3
 
 
 def test_a_firing_tells_nothing_of_an_earlier_one_with_the_same_request(store):
-    queue = make_queue(store, limits=limit(per_second=SLOW))
-    queue.load(orders(2))
+    queue = make_filled(store, 2, limits=limit(per_second=SLOW))
     terms = terms_of([queue.info], Magazine.MAIN, None, BY_SHARD)
     request, reader = FireRequest(queue_ids=(queue.info.id,), terms=terms), store.consumer()
 
@@ -77,8 +74,7 @@ def test_a_firing_tells_nothing_of_an_earlier_one_with_the_same_request(store):
 
 @pytest.mark.parametrize("window", [1.0, 86_400.0])
 def test_the_slowest_rate_has_a_view(store, window):
-    queue = make_queue(store, limits=limit(per_second=1 / (365 * 86_400), window=window))
-    queue.load(orders(2))
+    queue = make_filled(store, 2, limits=limit(per_second=1 / (365 * 86_400), window=window))
     began = store.catalog.now()
     assert len(queue.fire("all")) == 1
 
@@ -93,8 +89,7 @@ def test_the_slowest_rate_has_a_view(store, window):
 
 @pytest.mark.parametrize("selector", [None, "number >= 0"])
 def test_no_more_messages_than_the_limit_are_in_flight(store, selector):
-    queue = make_queue(store, shards=3, limits=limit(in_flight=5))
-    queue.load(orders(20))
+    queue = make_filled(store, 20, shards=3, limits=limit(in_flight=5))
 
     first = queue.fire(3, selector=selector)
     second = queue.fire(10, selector=selector)
@@ -121,8 +116,7 @@ def test_a_rate_in_order_of_priority_takes_the_first(store):
 
 
 def test_a_blocking_fire_waits_for_tokens_and_for_a_settlement(store):
-    queue = make_queue(store, limits=limit(per_second=10, window=0.1))
-    queue.load(orders(5))
+    queue = make_filled(store, 5, limits=limit(per_second=10, window=0.1))
     queue.fire()
     began = time.monotonic()
     firing = queue.fire(timeout=PATIENCE)
@@ -137,8 +131,7 @@ def test_a_blocking_fire_waits_for_tokens_and_for_a_settlement(store):
 
 
 def test_a_blocking_fire_that_waits_for_tokens_sleeps(store):
-    queue = make_queue(store, limits=limit(per_second=SLOW))
-    queue.load(orders(2))
+    queue = make_filled(store, 2, limits=limit(per_second=SLOW))
     queue.fire()
     with transactions(store) as begun:
         assert len(queue.fire(timeout=1.0)) == 0
@@ -190,8 +183,7 @@ def test_a_waiting_fire_goes_on_when_limits_are_raised_or_removed(store, before,
 
 
 def test_threads_have_no_more_messages_in_flight_than_the_limit(store):
-    queue = make_queue(store, shards=4, limits=limit(in_flight=3))
-    queue.load(orders(40))
+    queue = make_filled(store, 40, shards=4, limits=limit(in_flight=3))
     taken = []
 
     def work():
@@ -209,8 +201,7 @@ def test_threads_have_no_more_messages_in_flight_than_the_limit(store):
 
 
 def test_a_pool_keeps_a_rate_and_drains(store):
-    queue = make_queue(store, shards=2, limits=limit(per_second=50, window=0.2))
-    queue.load(orders(40))
+    make_filled(store, 40, shards=2, limits=limit(per_second=50, window=0.2))
     calls = []
 
     @batch_handler
@@ -229,8 +220,7 @@ def test_a_pool_keeps_a_rate_and_drains(store):
 
 
 def test_a_pool_that_waits_for_tokens_sleeps(store):
-    queue = make_queue(store, limits=limit(per_second=SLOW))
-    queue.load(orders(5))
+    make_filled(store, 5, limits=limit(per_second=SLOW))
     handled = threading.Event()
 
     with ConsumerPool(store, "orders", lambda _: handled.set() or True, concurrency=2, tasks=()):
@@ -245,8 +235,7 @@ def test_a_pool_that_waits_for_tokens_sleeps(store):
 
 
 def test_a_target_is_woken_when_there_are_tokens(store):
-    queue = make_queue(store, limits=limit(per_second=5))
-    queue.load(orders(7))
+    make_filled(store, 7, limits=limit(per_second=5))
     woken, pulled = threading.Event(), []
 
     with ConsumerTarget(store, "orders", woken.set) as target:
@@ -263,8 +252,7 @@ def test_a_target_is_woken_when_there_are_tokens(store):
 
 
 def test_a_query_takes_only_as_many_messages_as_the_limit_allows(store, session):
-    queue = make_queue(store, shards=3, limits=limit(per_second=SLOW, window=6 / SLOW))
-    queue.load(orders(20))
+    make_filled(store, 20, shards=3, limits=limit(per_second=SLOW, window=6 / SLOW))
     query = session()
 
     offset = ask(query, START)
@@ -277,8 +265,7 @@ def test_a_query_takes_only_as_many_messages_as_the_limit_allows(store, session)
 
 
 def test_a_run_to_the_end_waits_for_tokens(store, session):
-    queue = make_queue(store, limits=limit(per_second=10, window=0.5))
-    queue.load(orders(12))
+    make_filled(store, 12, limits=limit(per_second=10, window=0.5))
     query = session()
     query.set_horizon()
 
@@ -329,8 +316,7 @@ def test_a_limit_cuts_what_one_of_two_queues_has_in_its_log(store):
     topic = make_queue(store, "topic", log="1 day")
     load_singly(topic, 6)
     reader = store.subscribe("reader", to="topic", start="earliest", limits=limit(in_flight=3))
-    other = make_queue(store, "other")
-    other.load(orders(4))
+    other = make_filled(store, 4, "other")
     queues = (reader.info, other.info)
     request = Demand().request(queues, None, store.storage.uri)
 
@@ -343,8 +329,7 @@ def test_a_limit_cuts_what_one_of_two_queues_has_in_its_log(store):
 
 
 def test_a_dropped_queue_leaves_no_bucket(store):
-    queue = make_queue(store, limits=limit(per_second=10))
-    queue.load(orders(1))
+    queue = make_filled(store, 1, limits=limit(per_second=10))
     queue.delete(queue.fire())
     with store.catalog.read() as connection:
         assert (

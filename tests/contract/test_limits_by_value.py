@@ -16,7 +16,7 @@ from queue_core.selection import by_value
 from tests.clocks import jump
 from tests.command_line import answer
 from tests.contract.pools import PATIENCE
-from tests.factories import ORDERS, make_queue, numbers_of, orders
+from tests.factories import ORDERS, make_filled, make_queue, numbers_of, orders
 
 #: A rate that gives no second message during a test.
 SLOW = 0.001
@@ -177,8 +177,7 @@ def test_messages_that_are_settled_while_they_are_counted_are_no_damage(store, m
 
 def test_buckets_that_are_full_again_are_removed(store, monkeypatch):
     monkeypatch.setattr(token_buckets, "FORGETS", 2)
-    queue = make_queue(store, limits=limit("number", per_second=1000, window=0.001))
-    queue.load(orders(20))
+    queue = make_filled(store, 20, limits=limit("number", per_second=1000, window=0.001))
     queue.fire(19)
     jump(store, SECOND)
 

@@ -11,7 +11,7 @@ from queue_core.catalog.holder_tables import interests
 from queue_core.errors import QueueDeactivated, SubscriptionDetached
 from queue_core.segments.reader import read_table
 from tests.contract.pools import eventually
-from tests.factories import make_queue, orders
+from tests.factories import make_filled, make_queue, orders
 from tests.waiting import look_at_once
 
 pytestmark = pytest.mark.each_catalog
@@ -92,8 +92,7 @@ def test_a_detached_subscription_ends_the_query_whose_other_queue_has_ended(stor
 
 def test_the_messages_of_a_batch_do_not_count_for_the_next_one(store, session, monkeypatch):
     monkeypatch.setattr("ignis_source.session.FRESH_SECONDS", 1000.0)
-    queue = make_queue(store)
-    queue.load(orders(5))
+    queue = make_filled(store, 5)
     query = session(minMessagesPerTrigger=5)
     end = ask(query)
     assert end != START
@@ -118,8 +117,7 @@ def test_messages_do_not_wait_for_ever(store, session):
 
 
 def test_a_run_to_the_end_does_not_wait(store, session):
-    queue = make_queue(store)
-    queue.load(orders(1))
+    make_filled(store, 1)
     query = session(minMessagesPerTrigger=5)
     query.set_horizon()
 
@@ -127,8 +125,7 @@ def test_a_run_to_the_end_does_not_wait(store, session):
 
 
 def test_a_batch_that_was_fired_before_does_not_wait(store, session):
-    queue = make_queue(store)
-    queue.load(orders(5))
+    make_filled(store, 5)
     first = session(minMessagesPerTrigger=5)
     end = ask(first)
     assert end != START

@@ -10,7 +10,7 @@ from queue_core.support import faults
 from queue_core.verbs.trim import trim
 from tests.books import audit, leftover_files
 from tests.dump import log_earlier
-from tests.factories import make_queue, orders
+from tests.factories import make_filled, make_queue, orders
 from tests.statements import counted
 
 pytestmark = pytest.mark.each_catalog
@@ -33,8 +33,7 @@ def counts(store, queue):
 
 def test_offsets_count_what_was_loaded_without_gaps(store):
     """Places do not: messages that come back, and loads that fail, have places of their own."""
-    queue = make_queue(store, log="7 days")
-    queue.load(orders(5))
+    queue = make_filled(store, 5, log="7 days")
     queue.sideline(queue.fire(2), reason="no")
     queue.shovel()
     faults.arm("load.before_commit=raise")
@@ -51,8 +50,7 @@ def test_offsets_count_what_was_loaded_without_gaps(store):
 
 
 def test_a_load_of_several_shards_and_categories_has_a_row_for_each_shard(store):
-    queue = make_queue(store, shards=4, key="customer", categories=["customer"], log="7 days")
-    queue.load(orders(100))
+    queue = make_filled(store, 100, shards=4, key="customer", categories=["customer"], log="7 days")
 
     found = counts(store, queue)
 
@@ -75,8 +73,7 @@ def test_a_queue_without_a_log_costs_what_it_did(store):
 
 
 def test_the_log_keeps_what_has_left_the_queue(store):
-    queue = make_queue(store, log="7 days")
-    queue.load(orders(LARGE))
+    queue = make_filled(store, LARGE, log="7 days")
     queue.delete(queue.fire("all"))
     store.admin.vacuum(grace=0)
 
@@ -130,8 +127,7 @@ def test_old_messages_are_trimmed_and_their_files_go(store):
 
 def test_a_log_is_trimmed_by_the_settings_of_that_moment(store):
     """A process of many tasks may have read the queue hours before."""
-    queue = make_queue(store, log="1 hour")
-    queue.load(orders(5))
+    queue = make_filled(store, 5, log="1 hour")
     log_earlier(store, 3_601)
     stale = queue.info
     queue.admin.change_settings(log="7 days")
@@ -170,8 +166,7 @@ def test_a_large_log_is_trimmed_in_rounds(store, monkeypatch):
 
 def test_a_segment_stays_while_either_names_it(store):
     """Messages that wait stay when the log lets go of them, and the other way round."""
-    queue = make_queue(store, log="0s")
-    queue.load(orders(LARGE))
+    queue = make_filled(store, LARGE, log="0s")
     assert queue.admin.trim() == LARGE
     store.admin.vacuum(grace=0)
     assert queue.fire("all").messages.num_rows == LARGE
@@ -188,8 +183,7 @@ def test_what_a_log_cannot_be_combined_with_says_why(store):
 
 
 def test_a_dropped_queue_takes_its_log_along(store):
-    queue = make_queue(store, log="7 days")
-    queue.load(orders(LARGE))
+    queue = make_filled(store, LARGE, log="7 days")
     queue.delete(queue.fire("all"))
     queue.admin.deactivate()
 
@@ -202,8 +196,7 @@ def test_a_dropped_queue_takes_its_log_along(store):
 
 
 def test_a_sparse_segment_that_the_log_names_is_not_rewritten(store):
-    queue = make_queue(store, log="7 days")
-    queue.load(orders(LARGE))
+    queue = make_filled(store, LARGE, log="7 days")
     queue.delete(queue.fire(LARGE - 10))
 
     assert queue.admin.compact() == 0

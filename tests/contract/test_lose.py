@@ -21,7 +21,7 @@ from tests.clocks import make_due
 from tests.contract.lost import fire, losses, start
 from tests.contract.pools import Recorder
 from tests.dump import backdate, dump
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 
 HOURS = 10_000.0
 
@@ -42,8 +42,7 @@ def until_alone(store, queue, guilty, name="till"):
 
 
 def test_what_a_dead_consumer_held_waits_again_at_its_place_and_is_no_delivery(store):
-    queue = make_queue(store)
-    queue.load(orders(6))
+    queue = make_filled(store, 6)
     fire(queue, start(store), 4)
 
     start(store)
@@ -55,8 +54,7 @@ def test_what_a_dead_consumer_held_waits_again_at_its_place_and_is_no_delivery(s
 
 
 def test_suspects_are_fired_apart_and_half_of_them_at_a_time(store):
-    queue = make_queue(store)
-    queue.load(orders(10))
+    queue = make_filled(store, 10)
     fire(queue, start(store), 8)
     consumer = start(store)
 
@@ -87,8 +85,7 @@ def test_suspects_of_a_subscription_are_fired_without_messages_of_its_log(store)
 
 
 def test_a_consumer_takes_suspects_only_with_empty_hands(store):
-    queue = make_queue(store)
-    queue.load(orders(3))
+    queue = make_filled(store, 3)
     fire(queue, start(store, "dead"), 1)
     till = start(store, "till")
     firing = queue.fire(1, consumer=till)
@@ -101,8 +98,7 @@ def test_a_consumer_takes_suspects_only_with_empty_hands(store):
 
 
 def test_others_without_a_handler_take_suspects_and_messages_as_they_come(store):
-    queue = make_queue(store)
-    queue.load(orders(3))
+    queue = make_filled(store, 3)
     fire(queue, start(store), 1)
     start(store)
 
@@ -110,8 +106,7 @@ def test_others_without_a_handler_take_suspects_and_messages_as_they_come(store)
 
 
 def test_a_fallback_takes_a_suspect_only_if_no_other_message_matches_either(store):
-    queue = make_queue(store)
-    queue.load(orders(2))
+    queue = make_filled(store, 2)
     fire(queue, start(store), 1)
     start(store)
     how = {"selector": "number = 1", "fallback": True}
@@ -121,8 +116,7 @@ def test_a_fallback_takes_a_suspect_only_if_no_other_message_matches_either(stor
 
 @pytest.mark.parametrize("outcome", ["delete", "sideline", "reload"])
 def test_a_settlement_clears_a_suspect(store, outcome):
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
     fire(queue, start(store), 4)
     firing = queue.fire(4, consumer=start(store))
     assert len(firing) == 2
@@ -135,8 +129,7 @@ def test_a_settlement_clears_a_suspect(store, outcome):
 
 
 def test_a_killer_is_sidelined_after_two_deaths_alone(store):
-    queue = make_queue(store)
-    queue.load(orders(16))
+    queue = make_filled(store, 16)
 
     assert until_alone(store, queue, 5) == [16, 8, 4, 2, 1]
     assert until_alone(store, queue, 5) == [1]
@@ -155,8 +148,7 @@ def test_a_killer_is_sidelined_after_two_deaths_alone(store):
 
 
 def test_a_killer_that_a_person_returns_needs_one_more_death_alone(store):
-    queue = make_queue(store)
-    queue.load(orders(1))
+    queue = make_filled(store, 1)
     for _ in range(2):
         assert fire(queue, start(store)) == [0]
     start(store)
@@ -169,8 +161,7 @@ def test_a_killer_that_a_person_returns_needs_one_more_death_alone(store):
 
 
 def test_losses_in_the_sideline_make_no_suspects(store):
-    queue = make_queue(store)
-    queue.load(orders(2))
+    queue = make_filled(store, 2)
     queue.sideline(queue.fire(2))
     for _ in range(4):
         consumer = start(store)
@@ -181,8 +172,7 @@ def test_losses_in_the_sideline_make_no_suspects(store):
 
 
 def test_mates_that_were_lost_with_a_killer_are_not_counted_out(store):
-    queue = make_queue(store, max_deliveries=3)
-    queue.load(orders(16))
+    queue = make_filled(store, 16, max_deliveries=3)
     until_alone(store, queue, 15)
     until_alone(store, queue, 15)
     start(store)
@@ -210,8 +200,7 @@ def test_a_sweep_counts_once_what_a_dead_consumer_held_of_all_queues(store):
 
 
 def test_a_sweep_of_what_no_heartbeat_guards_or_a_living_consumer_has_done_with_counts_none(store):
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
     fire(queue, store.consumer("plain"), 2)
     alive = store.consumer("alive", beats=True)
     backdate(store, HOURS)
@@ -225,8 +214,7 @@ def test_a_sweep_of_what_no_heartbeat_guards_or_a_living_consumer_has_done_with_
 
 
 def test_swept_suspects_that_return_are_fired_alone_and_sidelined_in_the_end(store):
-    queue = make_queue(store)
-    queue.load(orders(2))
+    queue = make_filled(store, 2)
     for expected in ([0, 1], [0], [0]):
         consumer = store.consumer(f"of{len(expected)}-{time.time_ns()}", beats=True)
         assert fire(queue, HandlingConsumer(**asdict(consumer))) == expected
@@ -243,8 +231,7 @@ def test_swept_suspects_that_return_are_fired_alone_and_sidelined_in_the_end(sto
 
 
 def test_a_restart_after_the_count_of_a_sweep_counts_no_second_time(store):
-    queue = make_queue(store)
-    queue.load(orders(2))
+    queue = make_filled(store, 2)
     fire(queue, start(store))
     lose(store.catalog, consumer_id(store), 0)
     before = dump(store)["slices"]
@@ -258,8 +245,7 @@ def test_a_restart_after_the_count_of_a_sweep_counts_no_second_time(store):
 
 
 def test_what_a_sweep_has_counted_is_in_nobodys_hands(store):
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
     # Its process stood still for so long that it counted as dead.
     till = start(store)
     fire(queue, till, 2)
@@ -269,8 +255,7 @@ def test_what_a_sweep_has_counted_is_in_nobodys_hands(store):
 
 
 def test_what_counts_as_lost_is_put_off_without_a_delivery(store):
-    queue = make_queue(store)
-    queue.load(orders(2))
+    queue = make_filled(store, 2)
     till = start(store)
     ids = queue.fire(2, consumer=till).ids
     lose(store.catalog, till.id, 0)
@@ -281,8 +266,7 @@ def test_what_counts_as_lost_is_put_off_without_a_delivery(store):
 
 
 def test_a_living_consumer_loses_nothing(store):
-    queue = make_queue(store)
-    queue.load(orders(2))
+    queue = make_filled(store, 2)
     fire(queue, start(store))
     before = dump(store)
 
@@ -378,8 +362,7 @@ def test_a_suspect_that_nobody_takes_keeps_only_its_group_waiting(store):
 
 
 def test_a_selector_takes_suspects_and_leaves_those_that_it_does_not_match(store):
-    queue = make_queue(store)
-    queue.load(orders(8))
+    queue = make_filled(store, 8)
     fire(queue, start(store), 4)
     till = start(store)
 
@@ -403,8 +386,7 @@ def test_an_order_holds_within_suspects_of_groups(store, given):
 
 @pytest.mark.parametrize("how", [{"order_by": "number DESC"}, {"order": "global"}])
 def test_an_order_holds_within_suspects_and_within_others(store, how):
-    queue = make_queue(store, shards=2)
-    queue.load(orders(4))
+    queue = make_filled(store, 4, shards=2)
     fire(queue, start(store), 2)
     queue.load(orders(2, 4))
     start(store)
@@ -416,8 +398,7 @@ def test_an_order_holds_within_suspects_and_within_others(store, how):
 
 
 def test_priorities_hold_within_suspects(store):
-    queue = make_queue(store, priority="number")
-    queue.load(orders(6))
+    queue = make_filled(store, 6, priority="number")
     assert fire(queue, start(store), 4) == [5, 4, 3, 2]
     start(store)
 
@@ -426,8 +407,7 @@ def test_priorities_hold_within_suspects(store):
 
 
 def test_limits_count_suspects_as_others(store):
-    queue = make_queue(store, limits=[Limit(in_flight=3)])
-    queue.load(orders(6))
+    queue = make_filled(store, 6, limits=[Limit(in_flight=3)])
     assert fire(queue, start(store), 6) == [0, 1, 2]
     start(store)
 
@@ -438,8 +418,7 @@ def test_limits_count_suspects_as_others(store):
 
 
 def test_a_firing_says_that_a_limit_refuses_suspects_alone(store):
-    queue = make_queue(store, limits=[Limit(in_flight=1)])
-    queue.load(orders(2))
+    queue = make_filled(store, 2, limits=[Limit(in_flight=1)])
     assert fire(queue, start(store), 1) == [0]
     start(store)
     assert numbers_of(queue.fire(1, selector="number = 1").messages) == [1]
@@ -472,8 +451,7 @@ def test_compaction_mixes_no_suspects_with_others(store):
 
 def test_a_firing_of_suspects_says_that_there_are_others(store):
     """A pool looks again at once."""
-    queue = make_queue(store)
-    queue.load(orders(40))
+    queue = make_filled(store, 40)
     fire(queue, start(store), 20)
     start(store)
 

@@ -12,7 +12,7 @@ from queue_core.segments.storage import Storage
 from queue_core.upkeep.tasks import vacuum
 from queue_core.verbs.recover import give_back
 from tests.contract.lost import fire, start
-from tests.factories import make_queue, numbers_of, orders, planned, seen
+from tests.factories import make_filled, numbers_of, planned, seen
 
 
 @pytest.fixture(params=["inlined", "file"])
@@ -33,8 +33,7 @@ def shown(store, queue, ticket):
 
 def one_trial(store):
     """A ticket with two suspects."""
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
     ticket = planned(store, queue, next_life(store, ack="settle"), 4)
     seen(store, queue, ticket)
     next_life(store, ack="settle")
@@ -42,8 +41,7 @@ def one_trial(store):
 
 
 def test_a_batch_to_settle_is_halved_at_each_life_until_its_killer_is_alone(store):
-    queue = make_queue(store)
-    queue.load(orders(8))
+    queue = make_filled(store, 8)
     ticket = planned(store, queue, next_life(store, ack="settle"), 8)
     sizes = [shown(store, queue, ticket)]
     for _ in range(5):
@@ -59,8 +57,7 @@ def test_a_batch_to_settle_is_halved_at_each_life_until_its_killer_is_alone(stor
 
 
 def test_lives_that_never_read_their_suspects_accuse_none(store, files):
-    queue = make_queue(store)
-    queue.load(orders(8))
+    queue = make_filled(store, 8)
     ticket = planned(store, queue, next_life(store, ack="settle"), 8)
     seen(store, queue, ticket)
     sizes = []
@@ -104,8 +101,7 @@ def test_suspects_that_cannot_be_read_are_not_on_trial(store, monkeypatch):
 
 @pytest.mark.parametrize("ack", ["settle", "onCommit"])
 def test_only_suspects_that_are_settled_are_on_trial(store, ack):
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
     fire(queue, start(store, "till"), 2)
     start(store, "till")
 
@@ -149,8 +145,7 @@ def test_a_batch_that_is_planned_twice_in_a_life_stays_whole(store):
 
 
 def test_a_batch_that_is_deleted_on_its_commit_stays_whole(store):
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
     ticket = planned(store, queue, next_life(store, ack="onCommit", sweepable=False), 4)
     for _ in range(3):
         assert shown(store, queue, ticket) == [0, 1, 2, 3]

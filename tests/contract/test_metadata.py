@@ -8,7 +8,7 @@ from queue_core.errors import BadOption, NoSuchQueue
 from queue_core.upkeep.tasks.sample import sample
 from queue_core.values.views import VIEWS
 from tests.dump import backdate
-from tests.factories import make_queue, numbers_of, orders, sideline_traced
+from tests.factories import make_filled, make_queue, numbers_of, orders, sideline_traced
 
 pytestmark = pytest.mark.each_catalog
 
@@ -94,8 +94,7 @@ def test_one_queue_is_told_apart_from_the_others(store):
 
 def test_the_view_of_queues_sums_up(store):
     make_queue(store, "empty")
-    queue = make_queue(store, shards=3, key="customer", concurrency=5)
-    queue.load(orders(20))
+    queue = make_filled(store, 20, shards=3, key="customer", concurrency=5)
     queue.sideline(queue.fire(6).ids[:4])
 
     empty, full = store.view("queues").to_pylist()
@@ -150,8 +149,7 @@ def test_the_view_of_slices_says_where_messages_are_and_who_holds_them(store):
 
 
 def test_the_view_of_consumers_says_who_was_here(store):
-    queue = make_queue(store)
-    queue.load(orders(5))
+    queue = make_filled(store, 5)
     queue.fire(2, consumer=store.consumer("a"))
     store.consumer("b", beats=True)
     store.consumer("b", beats=True)
@@ -169,8 +167,7 @@ def test_the_view_of_consumers_says_who_was_here(store):
 def test_every_view_has_its_schema_with_and_without_rows(store):
     for name, schema in VIEWS.items():
         assert store.view(name).schema.equals(schema), name
-    queue = make_queue(store)
-    queue.load(orders(5))
+    queue = make_filled(store, 5)
     sideline_traced(queue, queue.fire("all").ids)
     queue.shovel(2)
     queue.start_shovel()

@@ -13,7 +13,7 @@ from queue_core.watching import space
 from queue_core.watching.prometheus import page
 from tests.contract.test_metrics import scraped
 from tests.dump import load_earlier
-from tests.factories import make_queue, orders
+from tests.factories import make_filled, make_queue, orders
 
 pytestmark = pytest.mark.each_catalog
 
@@ -103,8 +103,7 @@ def test_failures_count_by_kind_whoever_moves_the_messages(store):
 
 
 def test_a_bounded_queue_tells_how_full_it_is(store):
-    queue = make_queue(store, max_size=10)
-    queue.load(orders(4))
+    queue = make_filled(store, 4, max_size=10)
     assert told(store, "queue_fill_ratio") == 0.4
     queue.fire(2)
     # Messages in flight take room, unless firing makes it.

@@ -21,7 +21,14 @@ from queue_core.support import faults
 from queue_core.values.model import Batch
 from tests.books import leftover_files
 from tests.dump import dump
-from tests.factories import load_until_full, make_queue, make_stager, numbers_of, orders
+from tests.factories import (
+    load_until_full,
+    make_filled,
+    make_queue,
+    make_stager,
+    numbers_of,
+    orders,
+)
 from tests.forks import as_nobody, in_a_fork, with_files_up_to
 
 pytestmark = [
@@ -146,8 +153,7 @@ def test_other_users_cannot_read_a_store_unless_its_folder_lets_them(public):
 def test_a_segment_that_grows_too_large_leaves_no_file(store, monkeypatch, size):
     """Whichever write of a file fails, the error is ours and the file is removed."""
     monkeypatch.setattr(stager, "INLINE_BYTES", 0)
-    queue = make_queue(store)
-    queue.load(orders(100))
+    queue = make_filled(store, 100)
     before = dump(store)
 
     def load():
@@ -168,8 +174,7 @@ def test_a_segment_that_grows_too_large_leaves_no_file(store, monkeypatch, size)
 
 def test_a_catalog_that_grows_too_large_loses_nothing(tmp_path):
     with Store.open(tmp_path) as store:
-        queue = make_queue(store)
-        queue.load(orders(100))
+        queue = make_filled(store, 100)
 
         def load_much():
             for _ in range(1000):
@@ -228,8 +233,7 @@ def cut_off(store, url):
 
 @pytest.mark.postgres
 def test_a_restarted_server_is_found_again(on_postgres):
-    queue = make_queue(on_postgres)
-    queue.load(orders(5))
+    queue = make_filled(on_postgres, 5)
     cut_off(on_postgres, on_postgres.address.catalog)
     assert numbers_of(queue.fire("all").messages) == [0, 1, 2, 3, 4]
 
@@ -277,8 +281,7 @@ def refuse(store, error):
 )
 def test_a_load_that_was_refused_for_certain_leaves_no_file(store, monkeypatch, error, policy):
     monkeypatch.setattr(stager, "INLINE_BYTES", 0)
-    queue = make_queue(store, key="customer", policy=policy)
-    queue.load(orders(3))
+    queue = make_filled(store, 3, key="customer", policy=policy)
     before = dump(store)
 
     with refuse(store, error), pytest.raises(type(error)):

@@ -19,7 +19,7 @@ from queue_core.values.address import Address
 from queue_core.verbs.acknowledge import acknowledge
 from tests.children import Child
 from tests.contract.pools import PATIENCE, eventually
-from tests.factories import make_queue, orders, planned
+from tests.factories import make_filled, make_queue, orders, planned
 from tests.waiting import Caller, waits, without_blind_looks
 
 pytestmark = pytest.mark.each_catalog
@@ -137,8 +137,7 @@ def test_those_who_wait_are_woken_once(store, watch, how):
 
 
 def test_a_deletion_wakes_those_who_wait_for_the_next_message_of_a_group(store, watch):
-    queue = make_queue(store, key="customer", group="customer")
-    queue.load(orders(20))
+    queue = make_filled(store, 20, key="customer", group="customer")
     firing = queue.fire(3)
     while watch.wait(0.05):
         pass

@@ -4,7 +4,7 @@ import pytest
 
 from queue_core.errors import BadOption
 from tests.dump import dump
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 
 
 @pytest.mark.parametrize("count", [1, 7, 20, 100])
@@ -22,8 +22,7 @@ def test_a_peek_shows_what_a_firing_would_take(store, count, shards):
 
 
 def test_a_peek_shows_it_also_where_shards_are_empty_already(store):
-    queue = make_queue(store, shards=4, key="customer")
-    queue.load(orders(30))
+    queue = make_filled(store, 30, shards=4, key="customer")
     queue.fire("all", selector="_shard = 0")
     while shown := numbers_of(queue.peek(1)):
         assert numbers_of(queue.fire(1).messages) == shown
@@ -31,8 +30,7 @@ def test_a_peek_shows_it_also_where_shards_are_empty_already(store):
 
 
 def test_each_magazine_is_looked_at_by_itself_and_does_not_change(store):
-    queue = make_queue(store)
-    queue.load(orders(30))
+    queue = make_filled(store, 30)
     queue.sideline(queue.fire(2))
     firing = queue.fire(4)
     before = dump(store)

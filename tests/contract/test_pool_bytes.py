@@ -7,7 +7,7 @@ import pytest
 
 from queue_core import Breaker, ConsumerPool, batch_handler, limit
 from tests.contract.pools import PATIENCE
-from tests.factories import make_queue, orders
+from tests.factories import make_filled, make_queue
 
 SCHEMA = pa.schema([("number", pa.int64()), ("payload", pa.binary())])
 #: The bound of the pools, and the size of messages of which it has room for three.
@@ -155,8 +155,7 @@ def test_a_batch_has_no_more_bytes_than_there_is_room_for(store, browse):
 
 
 def test_small_messages_still_come_in_whole_batches(store):
-    queue = make_queue(store)
-    queue.load(orders(1_000))
+    make_filled(store, 1_000)
     sizes = []
 
     @batch_handler

@@ -13,7 +13,7 @@ from queue_core.support.coalescing import Coalescer
 from queue_core.testing import handle
 from queue_core.waiting import joint_load
 from tests.contract.pools import PATIENCE, eventually
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.waiting import waiting_loads
 
 pytestmark = pytest.mark.each_catalog
@@ -166,8 +166,7 @@ def test_a_handler_that_is_late_while_it_loads_together_with_others(store, leads
 )
 def test_a_handler_that_waits_for_ever_within_ignis_ends(store, wait):
     queue, output = make_queue(store), make_queue(store, "shipments")
-    full = make_queue(store, "full", max_size=1, overflow="block")
-    full.load(orders(1))
+    full = make_filled(store, 1, "full", max_size=1, overflow="block")
     ended = []
 
     def handler(message):
@@ -243,8 +242,7 @@ def test_a_limit_of_the_main_thread_waits_for_the_end_of_a_load_too(store):
 
 
 def test_a_worker_that_fails_where_nobody_took_over_ends_the_pool_aloud(store):
-    queue = make_queue(store)
-    queue.load(orders(1))
+    make_filled(store, 1)
     from queue_core.support.interruption import TimedOut
 
     with mock.patch.object(Worker, "_serve", side_effect=TimedOut("by somebody else")):

@@ -316,8 +316,7 @@ def test_a_pool_may_load_into_a_queue_that_it_reads(store, monkeypatch):
         return wait(poller, until)
 
     monkeypatch.setattr(Poller, "wait", late)
-    queue = make_queue(store, shards=4, key=None)
-    queue.load(orders(20))
+    make_filled(store, 20, shards=4, key=None)
 
     def handle(message):
         generation = message["amount"]
@@ -335,8 +334,7 @@ def test_a_pool_may_load_into_a_queue_that_it_reads(store, monkeypatch):
 def test_rows_for_the_queue_of_their_message_go_before_loads_that_wait_for_its_room(
     store, settings
 ):
-    queue = make_queue(store, max_size=1, **settings)
-    queue.load(orders(1))
+    queue = make_filled(store, 1, max_size=1, **settings)
     other = Caller(lambda: queue.load(orders(1, 1)))
     eventually(lambda: standing(store))
 

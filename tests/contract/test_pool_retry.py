@@ -9,7 +9,7 @@ import pytest
 from queue_core import ConsumerPool, Later, Retry, batch_handler, constant
 from queue_core.errors import BadOutcome
 from tests.contract.pools import Recorder, eventually
-from tests.factories import make_queue, orders
+from tests.factories import make_filled, make_queue, orders, with_sidelined
 
 
 def sideline(store):
@@ -17,8 +17,7 @@ def sideline(store):
 
 
 def test_a_pool_tries_its_messages_again_until_they_are_done_or_dead(store):
-    queue = make_queue(store, retry=None)
-    queue.load(orders(4))
+    queue = make_filled(store, 4, retry=None)
     tried = []
 
     def handle(message):
@@ -53,8 +52,7 @@ def test_a_pool_tries_its_messages_again_until_they_are_done_or_dead(store):
 
 
 def test_a_handler_puts_its_message_off(store):
-    queue = make_queue(store)
-    queue.load(orders(2))
+    queue = make_filled(store, 2)
     seen = []
 
     def handle(message):
@@ -99,8 +97,7 @@ def test_a_message_that_waits_is_seen_with_its_time_and_its_error(store):
 
 def test_the_refused_handlers_message_is_dead(store):
     """Its work was done: the default policy does not repeat it."""
-    queue = make_queue(store)
-    queue.load(orders(3))
+    make_filled(store, 3)
     pool = ConsumerPool(store, "orders", Recorder(lambda _: None), concurrency=1)
     with pytest.raises(BadOutcome, match="returned None"), pool:
         eventually(lambda: pool.error is not None)
@@ -112,9 +109,7 @@ def test_the_refused_handlers_message_is_dead(store):
 @pytest.mark.parametrize("in_batches", [False, True])
 def test_a_message_of_the_sideline_cannot_be_put_off(store, in_batches):
     """It would come back at once, and its handler would run without end."""
-    queue = make_queue(store)
-    queue.load(orders(2))
-    queue.sideline(queue.fire("all"))
+    queue = with_sidelined(store, 2)
     before = sideline(store)
     calls = []
 
@@ -142,9 +137,7 @@ def test_a_message_of_the_sideline_cannot_be_put_off(store, in_batches):
 def test_nor_can_one_of_a_sideline_beside_the_main_of_another_queue(store):
     """Otherwise, the pool would fire it at once again, for ever."""
     make_queue(store)
-    other = make_queue(store, "other", retry=None)
-    other.load(orders(2))
-    other.sideline(other.fire("all"))
+    other = with_sidelined(store, 2, "other", retry=None)
     calls = []
 
     def puts_off(message):

@@ -55,8 +55,7 @@ def test_a_pool_that_soon_ends_looks_for_due_tasks_once_and_of_many_one_runs_the
     monkeypatch.setattr(background, "LOOK_SECONDS", 3600.0)
     run, ran = vacuum.run, []
     monkeypatch.setattr(vacuum, "run", lambda *given: ran.append(1) or run(*given))
-    other = make_queue(store, "other")
-    other.load(orders(2))
+    other = make_filled(store, 2, "other")
     other.fire("all")
     make_queue(store)
 
@@ -150,8 +149,7 @@ def test_unknown_tasks_are_refused(store, tasks, said):
 
 
 def test_what_an_earlier_life_of_a_pool_held_waits_again_when_the_next_one_starts(store):
-    queue = make_queue(store)
-    queue.load(orders(5))
+    queue = make_filled(store, 5)
     queue.fire(3, consumer=store.consumer("till", beats=True))
     handler = Recorder()
 

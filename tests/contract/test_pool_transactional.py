@@ -14,7 +14,7 @@ from queue_core.pool import transactions
 from queue_core.pool.source import AcquiringSource, MessageSource
 from tests.contract.callers import INSERT, caller_of, sell
 from tests.contract.pools import PATIENCE, eventually
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 
 pytestmark = pytest.mark.each_catalog
 
@@ -126,8 +126,7 @@ def test_batches_and_coroutines_have_transactions(store, queue, caller):
 
 def test_all_messages_of_a_call_are_settled_with_its_rows(store, caller, monkeypatch):
     """A kill after the commit, and before the next settlement, repeats no call."""
-    queue = make_queue(store)
-    queue.load(orders(6))
+    queue = make_filled(store, 6)
 
     @batch_handler
     def handler(batch, connection):
@@ -152,8 +151,7 @@ def test_all_messages_of_a_call_are_settled_with_its_rows(store, caller, monkeyp
 @pytest.mark.each_catalog(False)
 def test_a_message_that_comes_back_at_once_is_settled_once_for_each_call(store, caller):
     """Its outcome in the handler's transaction is not applied to its next call, too."""
-    queue = make_queue(store, retry=Retry(attempts=3, backoff=constant(0.001)))
-    queue.load(orders(4))
+    queue = make_filled(store, 4, retry=Retry(attempts=3, backoff=constant(0.001)))
     calls = []
 
     @batch_handler

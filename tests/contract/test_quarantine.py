@@ -21,7 +21,7 @@ from queue_core.watching.problems import of_queue
 from tests.books import audit, leftover_files
 from tests.contract.pools import PATIENCE
 from tests.dump import dump
-from tests.factories import make_queue, make_staged, numbers_of, orders, planned, seen
+from tests.factories import make_filled, make_queue, make_staged, numbers_of, orders, planned, seen
 from tests.storages import EVERYWHERE, Files
 
 pytestmark = pytest.mark.spoiled
@@ -301,8 +301,7 @@ def test_repairing_a_sound_queue_changes_nothing(store, queue):
 
 @pytest.mark.parametrize("damage", ["flipped", "torn", "empty"])
 def test_inlined_bytes_are_checked_as_well(store, damage):
-    queue = make_queue(store)
-    queue.load(orders(5))
+    queue = make_filled(store, 5)
     (spoiled, *_) = queue.load(orders(5, 5)).to_pylist()
     queue.load(orders(5, 10))
     original = inlined(store, spoiled >> 20)

@@ -16,6 +16,7 @@ from queue_core.verbs.quarantine import quarantine
 from tests.books import audit
 from tests.factories import (
     make_batch,
+    make_filled,
     make_queue,
     make_staged,
     numbers_of,
@@ -44,9 +45,7 @@ def counts(queue, magazine="main"):
 
 @pytest.fixture
 def queue(store):
-    queue = make_queue(store)
-    queue.load(orders(6))
-    return queue
+    return make_filled(store, 6)
 
 
 @pytest.mark.parametrize("repaired", [False, True], ids=["before the repair", "after it"])
@@ -71,8 +70,7 @@ def test_the_consumer_settles_what_it_had_read(store, queue, outcome, repaired):
 @pytest.mark.each_catalog
 def test_a_repair_by_fsck_takes_no_message_from_its_consumer_either(store, monkeypatch):
     monkeypatch.setattr(stager, "INLINE_BYTES", 0)
-    queue = make_queue(store)
-    queue.load(orders(6))
+    queue = make_filled(store, 6)
     held = queue.fire(4, consumer=store.consumer("other"))
     file = Path(store.storage.uri) / min(store.storage.list())
     aside = file.rename(file.with_suffix(".aside"))

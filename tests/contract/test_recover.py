@@ -13,7 +13,7 @@ from queue_core.values.model import Magazine
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.recover import give_back
 from tests.dump import backdate, dump
-from tests.factories import make_queue, numbers_of, orders, planned, seen
+from tests.factories import make_filled, numbers_of, planned, seen, with_sidelined
 
 
 @pytest.fixture
@@ -26,8 +26,7 @@ def query(store):
 
 def test_what_a_dead_query_fired_and_nobody_saw_goes_back_to_its_place(store, query):
     """It counts as no delivery and no attempt, and is done once."""
-    queue = make_queue(store)
-    queue.load(orders(10))
+    queue = make_filled(store, 10)
     planned(store, queue, query, 6)
 
     assert store.admin.recover(dead_after=0) == 6
@@ -42,8 +41,7 @@ def test_what_a_dead_query_fired_and_nobody_saw_goes_back_to_its_place(store, qu
 
 
 def test_what_somebody_has_seen_is_not_given_back(store, query):
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
     ticket = planned(store, queue, query, 2)
     seen(store, queue, ticket)
 
@@ -52,8 +50,7 @@ def test_what_somebody_has_seen_is_not_given_back(store, query):
 
 
 def test_what_a_living_query_has_fired_is_not_given_back(store, query):
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
     queue.fire(1)
     # A plain consumer hands its messages out at once.
     assert store.admin.recover(dead_after=0) == 0
@@ -65,8 +62,7 @@ def test_what_a_living_query_has_fired_is_not_given_back(store, query):
 
 
 def test_tickets_of_several_dead_queries_are_given_back_at_once(store):
-    queue = make_queue(store)
-    queue.load(orders(10))
+    queue = make_filled(store, 10)
     for name in ("one", "two"):
         consumer = store.consumer(name, beats=True)
         planned(store, queue, consumer, 2)
@@ -77,8 +73,7 @@ def test_tickets_of_several_dead_queries_are_given_back_at_once(store):
 
 
 def test_what_was_swept_before_is_not_given_back(store, query):
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
     planned(store, queue, query, 2)
     backdate(store, 1000)
     queue.sweep(10, dead_after=0)
@@ -89,8 +84,7 @@ def test_what_was_swept_before_is_not_given_back(store, query):
 
 def test_a_query_that_nobody_starts_again_gives_back_all_that_it_holds(store, query):
     """Seen or not, it counts as no delivery; others' messages stay where they are."""
-    queue = make_queue(store)
-    queue.load(orders(10))
+    queue = make_filled(store, 10)
     ticket = planned(store, queue, query, 3)
     seen(store, queue, ticket)
     planned(store, queue, query, 3)
@@ -144,8 +138,7 @@ def unsure(request, store, monkeypatch):
 
 def test_what_a_firing_has_taken_whose_answer_was_lost_waits_again(store, query, unsure):
     """Its consumer lives, so that no sweep would take it."""
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
 
     unsure(queue, 3, query)
 
@@ -154,8 +147,7 @@ def test_what_a_firing_has_taken_whose_answer_was_lost_waits_again(store, query,
 
 
 def test_a_later_firing_may_have_the_same_ticket(store, query, unsure):
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
 
     unsure(queue, 1, query)
     time.sleep(0.01)
@@ -171,8 +163,7 @@ def test_what_a_firing_has_taken_that_a_signal_interrupts_waits_again(
     store, query, error, monkeypatch
 ):
     """As of a target in the main thread, which lives on."""
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
     write = store.catalog.write
 
     def interrupted(work, **how):
@@ -195,8 +186,7 @@ def test_what_a_firing_has_taken_that_a_signal_interrupts_waits_again(
 
 def test_a_ticket_gives_the_same_messages_as_often_as_it_is_asked(store, query):
     """A new life of the query reads them too."""
-    queue = make_queue(store, shards=3, key="customer")
-    queue.load(orders(60))
+    queue = make_filled(store, 60, shards=3, key="customer")
     ticket = planned(store, queue, query, 40)
     reading = seen(store, queue, ticket)
     assert len(reading) == 40
@@ -213,8 +203,7 @@ def test_a_ticket_gives_the_same_messages_as_often_as_it_is_asked(store, query):
 
 
 def test_acknowledging_deletes_what_the_tickets_hold(store, query):
-    queue = make_queue(store)
-    queue.load(orders(10))
+    queue = make_filled(store, 10)
     first, second, third = (planned(store, queue, query, 3) for _ in range(3))
 
     assert acknowledge(store.catalog, query, second.number, delete=True) == 6
@@ -224,8 +213,7 @@ def test_acknowledging_deletes_what_the_tickets_hold(store, query):
 
 
 def test_acknowledging_twice_or_late_changes_nothing(store, query):
-    queue = make_queue(store)
-    queue.load(orders(10))
+    queue = make_filled(store, 10)
     first, second = planned(store, queue, query, 3), planned(store, queue, query, 3)
     acknowledge(store.catalog, query, second.number, delete=True)
     before = dump(store)
@@ -236,8 +224,7 @@ def test_acknowledging_twice_or_late_changes_nothing(store, query):
 
 
 def test_without_deleting_what_is_not_settled_stays_in_flight(store, query):
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
     ticket = planned(store, queue, query, 4)
     queue.delete(store.view("slices").num_rows and queue.browse().column("_message_id")[:1])
 
@@ -247,8 +234,7 @@ def test_without_deleting_what_is_not_settled_stays_in_flight(store, query):
 
 
 def test_what_another_consumer_holds_is_not_touched(store, query):
-    queue = make_queue(store)
-    queue.load(orders(6))
+    queue = make_filled(store, 6)
     ticket = planned(store, queue, query, 3)
     other = queue.fire("all", consumer=store.consumer("other"))
 
@@ -259,9 +245,7 @@ def test_what_another_consumer_holds_is_not_touched(store, query):
 
 def test_an_older_life_cannot_acknowledge(store, query):
     """Its ticket, of the sideline here, is acknowledged by the new life."""
-    queue = make_queue(store)
-    queue.load(orders(4))
-    queue.sideline(queue.fire("all"))
+    queue = with_sidelined(store, 4)
     ticket = planned(store, queue, query, 3, magazine=Magazine.SIDELINE)
     reborn = store.consumer("query", beats=True)
     before = dump(store)

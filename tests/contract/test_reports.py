@@ -9,14 +9,12 @@ import pytest
 from queue_core.catalog.records import task_log
 from queue_core.catalog.records.task_log import Moves
 from queue_core.segments import stager
-from tests.factories import make_queue, orders
+from tests.factories import make_queue, with_sidelined
 
 
 def shovelled(store, count=5, name="orders", **shape):
     """A queue of *count* orders, which were sidelined and moved back."""
-    queue = make_queue(store, name, **shape)
-    queue.load(orders(count))
-    queue.sideline(queue.fire("all"))
+    queue = with_sidelined(store, count, name, **shape)
     queue.shovel()
     return queue
 

@@ -18,7 +18,7 @@ from queue_core.values.model import INLINE
 from queue_core.verbs.quarantine import set_apart
 from queue_core.watching.present import FiguresReader
 from tests.contract.pools import eventually
-from tests.factories import make_queue, orders
+from tests.factories import make_filled, make_queue, orders
 
 MINUTE, HOUR, DAY = 60, 3600, 24 * 3600
 SHOWN = (
@@ -102,8 +102,7 @@ def test_the_oldest_message_is_at_the_head_of_a_shard(store):
 
 
 def test_a_sample_has_the_figures_and_the_rates_since_the_last_one(store):
-    queue = make_queue(store)
-    queue.load(orders(10))
+    queue = make_filled(store, 10)
     sample(store.catalog)
     firing = queue.fire(6)
     queue.delete(firing.ids[:3])
@@ -149,8 +148,7 @@ def test_the_views_of_the_database_have_the_same_columns_and_figures(store):
 @pytest.mark.spoiled
 def test_a_rate_over_counters_that_fell_is_unknown(store):
     """As after a restore of an older catalog."""
-    queue = make_queue(store)
-    queue.load(orders(10))
+    queue = make_filled(store, 10)
     queue.delete(queue.fire(5))
     sample(store.catalog)
     store.catalog.write(lambda c: c.execute(update(counters).values(deleted=0)))

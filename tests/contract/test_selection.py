@@ -17,7 +17,7 @@ from queue_core.selection.candidates import find_candidates
 from queue_core.selection.request import Demand
 from queue_core.selection.scan import SliceScan
 from queue_core.values.plan import Taken
-from tests.factories import load_singly, make_queue, numbers_of, orders
+from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders
 from tests.storages import copy_catalog, put_catalog_back
 from tests.waiting import PATIENCE, Caller
 
@@ -45,8 +45,7 @@ def test_the_oldest_matches_come_first_whatever_slices_they_are_in(
     store: Store, limit: dict[str, int]
 ) -> None:
     """Slices lie between each other, and what matches of an earlier one stands behind."""
-    queue = make_queue(store)
-    queue.load(orders(6))
+    queue = make_filled(store, 6)
     ids = queue.fire("all").ids.to_pylist()
     for back in ([0, 4], [1, 5], [2, 3]):
         queue.reload([ids[number] for number in back])
@@ -57,14 +56,12 @@ def test_the_oldest_matches_come_first_whatever_slices_they_are_in(
 
 
 def test_a_match_behind_many_other_messages_of_its_slice_is_found(store: Store) -> None:
-    queue = make_queue(store)
-    queue.load(orders(20_000))
+    queue = make_filled(store, 20_000)
     assert numbers_of(queue.fire(1, selector="number = 19999").messages) == [19_999]
 
 
 def test_an_order_says_what_comes_first_over_all_shards(store: Store) -> None:
-    queue = make_queue(store, shards=4, key="customer")
-    queue.load(orders(100))
+    queue = make_filled(store, 100, shards=4, key="customer")
     assert numbers_of(queue.fire(3, order_by="amount DESC").messages) == [99, 98, 97]
     assert numbers_of(queue.fire(2, order_by="MIN(amount)").messages) == [0, 1]
     # Equal ones come oldest first.
@@ -72,15 +69,13 @@ def test_an_order_says_what_comes_first_over_all_shards(store: Store) -> None:
 
 
 def test_selector_and_order_work_together(store: Store) -> None:
-    queue = make_queue(store, shards=2, key="customer")
-    queue.load(orders(100))
+    queue = make_filled(store, 100, shards=2, key="customer")
     firing = queue.fire(2, selector="customer = 'customer-3'", order_by="number DESC")
     assert numbers_of(firing.messages) == [93, 83]
 
 
 def test_nothing_that_matches_is_an_empty_firing(store: Store) -> None:
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
     assert len(queue.fire("all", selector="number > 1000")) == 0
     assert queue.peek(2, selector="number > 1000").num_rows == 0
     assert pc.sum(queue.metadata().column("fired")).as_py() == 0
@@ -90,8 +85,7 @@ def test_nothing_that_matches_is_an_empty_firing(store: Store) -> None:
 
 
 def test_a_condition_holds_for_the_attempts_that_a_message_has_now(store: Store) -> None:
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
     queue.delete(queue.fire("all", selector="number = _attempt"))
     queue.sideline(queue.fire("all"))
     queue.shovel()
@@ -120,8 +114,7 @@ def test_slices_whose_rows_interleave_are_searched_in_order(
     store: Store, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     monkeypatch.setattr(fifo_scan, "STEP_ROWS", (step, step))
-    queue = make_queue(store)
-    queue.load(orders(9))
+    queue = make_filled(store, 9)
     queue.reload(queue.fire("all", selector="number % 2 = 1"))
     found = [numbers_of(queue.fire(3, selector="number % 7 <> 5").messages) for _ in range(3)]
     assert found == [[0, 1, 2], [3, 4, 6], [7, 8]]
@@ -194,8 +187,7 @@ def test_what_statistics_decide_is_taken_without_a_look(store: Store) -> None:
 
 
 def test_a_bad_selector_is_refused_and_changes_nothing(store: Store) -> None:
-    queue = make_queue(store)
-    queue.load(orders(3))
+    queue = make_filled(store, 3)
     before = store.view("slices")
     wrong = [("nmber > 1", "number"), ("number >", "selector"), ("number > 'x'", "number")]
     for selector, named in wrong:
@@ -205,8 +197,7 @@ def test_a_bad_selector_is_refused_and_changes_nothing(store: Store) -> None:
 
 
 def test_many_consumers_with_overlapping_selectors_take_nothing_twice(store: Store) -> None:
-    queue = make_queue(store, shards=4, key="customer")
-    queue.load(orders(2000))
+    queue = make_filled(store, 2000, shards=4, key="customer")
 
     def consume(selector: str) -> list[int]:
         taken: list[int] = []
@@ -224,8 +215,7 @@ def test_many_consumers_with_overlapping_selectors_take_nothing_twice(store: Sto
 
 
 def test_a_selection_reads_columns_that_came_later_as_null(store: Store) -> None:
-    queue = make_queue(store)
-    queue.load(orders(2))
+    queue = make_filled(store, 2)
     queue.admin.add_columns(pa.schema([pa.field("note", pa.string())]))
     queue.load([{"number": 9, "customer": "c", "amount": 1.0, "note": "new"}])
     assert numbers_of(queue.fire("all", selector="note IS NULL").messages) == [0, 1]

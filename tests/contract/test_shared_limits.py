@@ -16,7 +16,7 @@ from queue_core.queue.creating import create
 from tests.clocks import jump
 from tests.contract.pools import PATIENCE
 from tests.contract.test_why import reasons
-from tests.factories import make_queue, orders
+from tests.factories import make_filled, make_queue, orders
 from tests.waiting import Caller
 
 pytestmark = pytest.mark.each_catalog
@@ -151,8 +151,7 @@ def test_limits_of_values_and_fair_turns_keep_a_shared_one(store, queues):
     a, b = queues(of_values, CRM)
     b.fire(1)
     assert len(a.fire("all")) == 3
-    fair = make_queue(store, "fair", fair_by="customer", limits=CRM)
-    fair.load(orders(10))
+    fair = make_filled(store, 10, "fair", fair_by="customer", limits=CRM)
     assert len(fair.fire("all")) == 0
     b.admin.change_settings(limits=limit(name="crm", in_flight=6))
     assert len(fair.fire("all")) == 2
@@ -297,8 +296,7 @@ def test_a_dropped_queue_brings_no_tokens_back_to_those_that_share_its_limit(sto
 def test_a_drop_beside_the_creation_of_a_queue_brings_no_tokens_back_to_it(store):
     if store.catalog.file is not None:
         pytest.skip("SQLite lets one write at a time")
-    a = make_queue(store, "a", shards=2, limits=RATE)
-    a.load(orders(30))
+    a = make_filled(store, 30, "a", shards=2, limits=RATE)
     assert len(a.fire("all")) == 10
     a.admin.deactivate()
 

@@ -32,7 +32,7 @@ from queue_core.verbs.operator.jobs import Jobs
 from queue_core.verbs.shovel import Shovelful
 from tests.contract.task_streams import with_sidelined
 from tests.dump import age, backdate, dump, load_earlier
-from tests.factories import make_queue, numbers_of, orders, run_task
+from tests.factories import make_filled, make_queue, numbers_of, orders, run_task
 
 #: Everything is due whenever somebody comes.
 ALWAYS = {task: Timing(0.0) for task in TASKS}
@@ -112,8 +112,7 @@ def test_a_shovel_is_due_as_the_queues_setting_says(store, leader):
 
 
 def test_only_the_leader_sweeps_and_the_others_leave_it_to_him(store, stranger):
-    queue = make_queue(store)
-    queue.load(orders(3))
+    queue = make_filled(store, 3)
     queue.fire("all")
     backdate(store, 7200)
     tasks = tasks_of(store, stranger, "sweep", timings=ALWAYS)
@@ -129,8 +128,7 @@ def test_only_the_leader_sweeps_and_the_others_leave_it_to_him(store, stranger):
 
 
 def test_a_leader_that_has_lost_its_lease_sweeps_nothing(store, leader):
-    queue = make_queue(store)
-    queue.load(orders(3))
+    queue = make_filled(store, 3)
     queue.fire("all")
     backdate(store, 7200)
     store.catalog.write(lambda c: leases.release(c, "sweeper", leader.holder))
@@ -144,8 +142,7 @@ def test_a_leader_that_has_lost_its_lease_sweeps_nothing(store, leader):
 
 
 def stuck(store, name, count):
-    queue = make_queue(store, name)
-    queue.load(orders(count))
+    queue = make_filled(store, count, name)
     queue.fire("all")
     return queue
 
@@ -245,8 +242,7 @@ def test_a_task_that_works_in_one_store_does_not_end_its_outage_in_another(
     with Store.open(tmp_path / "other") as other:
         for each in (store, other, store):
             # A message that is too old, so that the task has work.
-            queue = make_queue(each, exist_ok=True, message_expiry=3600.0)
-            queue.load(orders(1))
+            queue = make_filled(each, 1, exist_ok=True, message_expiry=3600.0)
             load_earlier(each, 7200)
             tasks_of(each, leader, "expire", timings=ALWAYS).run_due([queue.info])
 
@@ -260,8 +256,7 @@ def test_a_task_that_works_in_one_store_does_not_end_its_outage_in_another(
 @pytest.mark.parametrize("task", [expire_task, sweep_task], ids=["expire", "sweep"])
 def test_a_failure_is_over_where_there_is_no_more_work(store, leader, monkeypatch, caplog, task):
     caplog.set_level(logging.INFO, "queue_core")
-    queue = make_queue(store, message_expiry=3600.0)
-    queue.load(orders(2))
+    queue = make_filled(store, 2, message_expiry=3600.0)
     firing = queue.fire(1)
     load_earlier(store, 7200)
     name = task.__name__.rpartition(".")[2]

@@ -9,7 +9,7 @@ from queue_core.catalog.tables import slices
 from queue_core.selection.rounds import WHOLE_SLICES
 from queue_core.support.faults import InjectedFault, arm
 from queue_core.verbs import expire, shovel, sweep
-from tests.factories import load_singly, make_queue, numbers_of, orders
+from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders
 from tests.statements import counted
 
 DAY = 24 * 3600 * 10**6
@@ -88,8 +88,7 @@ def numbers_in_shard(queue, magazine, shard):
 
 @pytest.mark.usefixtures("_small_rounds")
 def test_interleaved_slices_are_in_one_round(store):
-    queue = make_queue(store)
-    queue.load(orders(12))
+    queue = make_filled(store, 12)
     ids = queue.fire("all").ids.to_pylist()
     # Four slices, of every fourth row.
     for part in range(4):

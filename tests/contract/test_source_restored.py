@@ -12,7 +12,7 @@ from queue_core.catalog.holder_tables import consumers as consumer_rows
 from queue_core.catalog.holders import consumers
 from queue_core.errors import ConsumerFenced
 from queue_core.segments.reader import read_table
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.waiting import look_at_once
 
 
@@ -25,8 +25,7 @@ def history(store, session):
     """A queue that a query has read up to a ticket; the last one is not acknowledged."""
 
     def make(tickets, **options):
-        queue = make_queue(store)
-        queue.load(orders(tickets))
+        queue = make_filled(store, tickets)
         query = session(**options)
         for ticket in range(tickets):
             read(query, ticket, limit=1)
@@ -112,8 +111,7 @@ def test_a_browser_begins_again_in_a_store_that_is_new(history, session):
 
 def test_what_a_restore_left_in_flight_is_settled_again(store, session, caplog):
     """Spark has committed batches that were settled after the backup."""
-    queue = make_queue(store)
-    queue.load(orders(6))
+    queue = make_filled(store, 6)
     query = session(ack="settle")
     # A filter has left a message of the first batch without outcome, before the backup.
     assert read(query, 0, limit=2) == ([0, 1], 1)

@@ -22,7 +22,7 @@ from queue_core.upkeep.tasks import background
 from queue_core.upkeep.tasks import shovel as shovel_task
 from tests.clocks import jump
 from tests.dump import dump
-from tests.factories import make_queue, orders, planned, with_sidelined
+from tests.factories import make_filled, make_queue, orders, planned, with_sidelined
 from tests.waiting import look_at_once, until
 
 PATIENCE = 60.0
@@ -92,8 +92,7 @@ def test_a_query_without_messages_outlasts_an_outage_of_the_storage(store, sessi
 
 def test_a_query_goes_on_while_the_clock_is_in_doubt(store, session):
     """Although it cannot know whether others are dead."""
-    queue = make_queue(store)
-    queue.load(orders(10))
+    queue = make_filled(store, 10)
     planned(store, queue, store.consumer("other", beats=True), 6)
     store.catalog.write(clock.look)
     jump(store, 3)
@@ -375,8 +374,7 @@ def test_another_consumer_than_that_of_the_checkpoint_is_refused(store, session,
 def test_a_query_without_a_settle_sink_hears_of_it_after_its_first_batch(
     store, session, caplog, settled
 ):
-    queue = make_queue(store)
-    queue.load(orders(6))
+    queue = make_filled(store, 6)
     reader = session(ack="settle", maxMessagesPerTrigger="3")
     offset = START
     for _ in range(2):
@@ -395,8 +393,7 @@ def test_a_query_without_a_settle_sink_hears_of_it_after_its_first_batch(
 def test_what_an_earlier_run_left_unsettled_is_not_counted_for_the_first_batch(
     store, session, caplog
 ):
-    queue = make_queue(store)
-    queue.load(orders(6))
+    queue = make_filled(store, 6)
     first, again = session(ack="settle"), session(ack="settle")
     end = first.next(START, 3, None)
     first.plan(START, end)

@@ -21,7 +21,7 @@ from queue_core.values.model import Magazine, Slice
 from queue_core.values.outcomes import Settlement
 from queue_core.verbs.fire import fire
 from tests.dump import load_earlier
-from tests.factories import load_singly, make_queue, numbers_of, orders
+from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders
 from tests.statements import counted
 
 pytestmark = pytest.mark.each_catalog
@@ -50,8 +50,7 @@ def _then(act: Callable[[], Any], _: Any) -> Callable[[], Any]:
 def test_a_verb_needs_no_more_statements_for_more_shards(store, verb):
     counts = []
     for shards in (2, 32):
-        queue = make_queue(store, f"of{shards}", shards=shards, key="number")
-        queue.load(orders(1000))
+        queue = make_filled(store, 1000, f"of{shards}", shards=shards, key="number")
         act = VERBS[verb](queue)
         with counted(store) as statements:
             act()
@@ -61,8 +60,7 @@ def test_a_verb_needs_no_more_statements_for_more_shards(store, verb):
 
 
 def test_a_firing_after_a_change_by_another_process_costs_more_only_once(store):
-    queue = make_queue(store)
-    queue.load(orders(100))
+    queue = make_filled(store, 100)
     queue.fire()
     counts = []
     for attempt in range(4):
@@ -77,8 +75,7 @@ def test_a_firing_after_a_change_by_another_process_costs_more_only_once(store):
 
 @pytest.mark.parametrize("shards", [1, 32, 512])
 def test_a_shovel_of_a_thousand_messages_needs_few_statements(store, shards):
-    queue = make_queue(store, shards=shards, key="number")
-    queue.load(orders(1000))
+    queue = make_filled(store, 1000, shards=shards, key="number")
     queue.sideline(queue.fire(1000))
     with counted(store) as statements:
         assert queue.shovel() == 1000
@@ -89,8 +86,7 @@ def test_a_limit_of_bytes_takes_no_statement(store):
     """A pool has one in each of its firings."""
     counts = []
     for limits in ({}, {"max_bytes": 1 << 20}, {"max_bytes": 1000}):
-        queue = make_queue(store, f"of{len(counts)}", shards=8, key="number")
-        queue.load(orders(1000))
+        queue = make_filled(store, 1000, f"of{len(counts)}", shards=8, key="number")
         # The first firing of a process registers its consumer.
         queue.fire(1)
         with counted(store) as statements:
@@ -108,8 +104,7 @@ def test_a_limit_costs_only_the_queues_that_have_it(store):
     )
     counts = []
     for limits in (None, unnamed, named):
-        queue = make_queue(store, f"of{len(counts)}", shards=4, limits=limits)
-        queue.load(orders(1000))
+        queue = make_filled(store, 1000, f"of{len(counts)}", shards=4, limits=limits)
         queue.fire(1)
         with counted(store) as fired:
             firing = queue.fire(200)
@@ -173,8 +168,7 @@ def test_a_firing_reads_only_the_slices_that_it_needs(store, monkeypatch):
 
 def test_a_firing_that_may_wait_reads_the_settings_in_its_first_transaction(store):
     """One looks, and one fires, which also plans to read the messages."""
-    queue = make_queue(store)
-    queue.load(orders(10))
+    queue = make_filled(store, 10)
     queue.fire(1)
 
     with transactions(store) as begun:

@@ -7,14 +7,13 @@ from queue_core.errors import BadOption
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.sweep import sweep
 from tests.dump import backdate, dump
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 
 pytestmark = pytest.mark.each_catalog
 
 
 def fired_long_ago(store, count=5, **whose):
-    queue = make_queue(store)
-    queue.load(orders(count))
+    queue = make_filled(store, count)
     firing = queue.fire("all", **whose)
     backdate(store, 1000)
     return queue, firing

@@ -30,8 +30,7 @@ def query(store, name="copier", ack="onCommit", *, sweepable=False):
 
 @pytest.fixture
 def queue(store):
-    made = make_filled(store, 6)
-    return made
+    return make_filled(store, 6)
 
 
 def hold(store, queue, consumer, count=3):

@@ -19,7 +19,7 @@ from queue_core.upkeep.tasks.runner import SideTasks
 from queue_core.values.retry import Retry, constant
 from tests.contract.task_streams import ALWAYS, Stream, with_sidelined
 from tests.dump import backdate
-from tests.factories import make_queue, orders
+from tests.factories import make_filled, make_queue, orders
 from tests.storages import Files
 
 pytestmark = pytest.mark.each_catalog
@@ -75,8 +75,7 @@ def test_a_shovel_with_a_rate_lets_other_queues_go_on(store, stream, monkeypatch
     """A batch ends after some seconds of it, and the rest is soon due, whatever the interval is."""
     monkeypatch.setattr(shovel, "RATED_SECONDS", 1.0)
     slow = with_sidelined(store, 40, shovel_rate=6.0)
-    quick = make_queue(store, "bills", retry=Retry(attempts=9, backoff=constant(0.01)))
-    quick.load(orders(5))
+    quick = make_filled(store, 5, "bills", retry=Retry(attempts=9, backoff=constant(0.01)))
     start, begun = stream().session.begin(), time.monotonic()
     end = stream().session.next(start)
     stream().told(start, end)
@@ -135,9 +134,7 @@ def test_a_repeated_task_of_spark_continues_and_reports_what_was_done_before(sto
 
 
 def test_messages_whose_time_comes_return_by_a_run_of_their_own(store, stream):
-    queue = make_queue(store, retry=Retry(attempts=5, backoff=constant(0.001)))
-    queue.load(orders(3))
-    queue.sideline(queue.fire("all"))
+    queue = with_sidelined(store, 3, retry=Retry(attempts=5, backoff=constant(0.001)))
     one = stream(interval="1d")
     start = one.session.begin()
     end = one.session.next(start)
@@ -149,8 +146,7 @@ def test_messages_whose_time_comes_return_by_a_run_of_their_own(store, stream):
 
 @pytest.mark.each_catalog(False)
 def test_messages_whose_time_comes_return_at_a_rate_in_round_after_round(store, stream):
-    queue = make_queue(store, retry=Retry(attempts=5, backoff=constant(0.001)), shovel_rate=3.0)
-    queue.load(orders(6))
+    queue = make_filled(store, 6, retry=Retry(attempts=5, backoff=constant(0.001)), shovel_rate=3.0)
     queue.sideline(queue.fire("all"))
     one, begun = stream(interval="1d"), time.monotonic()
     end = one.session.begin()
@@ -165,8 +161,7 @@ def test_messages_whose_time_comes_return_at_a_rate_in_round_after_round(store, 
 @pytest.mark.parametrize("knows", [False, True])
 def test_a_deputy_of_a_leader_that_lost_its_lease_sweeps_nothing(store, stream, caplog, knows):
     for name in ("orders", "bills"):
-        queue = make_queue(store, name)
-        queue.load(orders(2))
+        queue = make_filled(store, 2, name)
         queue.fire("all")
     backdate(store, 7200)
     one = stream("sweep")

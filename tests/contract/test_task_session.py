@@ -16,7 +16,7 @@ from queue_core.errors import BadSelector, CatalogUnavailable, NoSuchQueue
 from queue_core.upkeep.tasks import shovel as shovel_task
 from tests.contract.task_streams import ALWAYS, told, with_sidelined
 from tests.dump import backdate
-from tests.factories import holder_of, make_queue, numbers_of, orders
+from tests.factories import holder_of, make_filled, make_queue, numbers_of, orders
 
 
 @pytest.fixture
@@ -112,9 +112,7 @@ def test_messages_whose_time_has_come_are_moved_by_what_the_options_choose(
     store, session, options, moved
 ):
     soon = Retry(attempts=3, backoff=constant(0.001))
-    queue = make_queue(store, shards=1, retry=soon, shovel_interval=0.01)
-    queue.load(orders(5))
-    queue.sideline(queue.fire("all"))
+    queue = with_sidelined(store, 5, shards=1, retry=soon, shovel_interval=0.01)
     given = ALWAYS | options
     query = session(**{name: text for name, text in given.items() if text is not None})
     start = query.begin()
@@ -291,8 +289,7 @@ def test_one_that_runs_on_does_not_fail_when_a_task_does(store, session, monkeyp
 
 
 def test_a_sweep_is_left_to_another_leader(store, session, caplog):
-    queue = make_queue(store)
-    queue.load(orders(2))
+    queue = make_filled(store, 2)
     queue.fire("all")
     backdate(store, 7200)
     store.catalog.write(lambda c: leases.hold(c, "sweeper", "another", 60))
@@ -303,8 +300,7 @@ def test_a_sweep_is_left_to_another_leader(store, session, caplog):
 
 def test_two_queries_that_sweep_two_queues_sweep_both_and_each_tells_its_own(store, session):
     for name, count in (("one", 2), ("other", 3)):
-        queue = make_queue(store, name)
-        queue.load(orders(count))
+        queue = make_filled(store, count, name)
         queue.fire("all")
     backdate(store, 7200)
     queries = [session("sweep", queue=name, **ALWAYS) for name in ("one", "other")]

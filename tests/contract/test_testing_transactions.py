@@ -8,7 +8,7 @@ import pytest
 from queue_core import BadOption, BadOutcome, Retry, batch_handler, constant
 from queue_core.testing import handle, temporary_store
 from tests.contract.callers import INSERT, caller_of, sell
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 
 
 @pytest.fixture
@@ -23,8 +23,7 @@ def in_flight(store):
 
 
 def test_rows_are_committed_with_the_deletion_of_their_message_alone(store, caller):
-    queue = make_queue(store)
-    queue.load(orders(5))
+    queue = make_filled(store, 5)
 
     def decide(message, connection):
         sell(message, connection)
@@ -53,8 +52,7 @@ def test_rows_are_committed_with_the_deletion_of_their_message_alone(store, call
 
 
 def test_batches_and_coroutines_have_transactions(store, caller):
-    queue = make_queue(store)
-    queue.load(orders(5))
+    queue = make_filled(store, 5)
 
     @batch_handler
     def decide(batch, connection):
@@ -80,8 +78,7 @@ def test_batches_and_coroutines_have_transactions(store, caller):
 
 @pytest.mark.parametrize("in_batches", [False, True])
 def test_a_late_call_commits_nothing(store, caller, in_batches):
-    queue = make_queue(store)
-    queue.load(orders(1))
+    queue = make_filled(store, 1)
 
     def wait(message, connection):
         connection.execute(INSERT, {"number": 0})
@@ -108,8 +105,7 @@ def test_loads_with_the_connection_are_returned(store, caller):
 
 
 def test_a_handler_that_returns_nothing_is_refused_and_commits_nothing(store, caller):
-    queue = make_queue(store)
-    queue.load(orders(3))
+    queue = make_filled(store, 3)
 
     def careless(message, connection):
         sell(message, connection)
@@ -124,8 +120,7 @@ def test_a_handler_that_returns_nothing_is_refused_and_commits_nothing(store, ca
 
 def test_retries_go_by_the_moved_clock():
     with temporary_store() as store:
-        queue = make_queue(store, retry=Retry(attempts=2, backoff=constant(60)))
-        queue.load(orders(2))
+        queue = make_filled(store, 2, retry=Retry(attempts=2, backoff=constant(60)))
         store.pass_time(1000)
 
         @batch_handler
@@ -141,8 +136,7 @@ def test_retries_go_by_the_moved_clock():
 
 
 def test_what_a_handler_cannot_take_is_refused_before_the_first_call(store):
-    queue = make_queue(store)
-    queue.load(orders(1))
+    queue = make_filled(store, 1)
 
     with pytest.raises(BadOption, match="the connection"):
         handle(queue, lambda message: True, transactional=True)

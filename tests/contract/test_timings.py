@@ -23,7 +23,7 @@ from queue_core.values.histogram import Measured
 from queue_core.watching.prometheus import page
 from tests.contract.test_metrics import scraped
 from tests.dump import load_earlier
-from tests.factories import make_queue, orders
+from tests.factories import make_filled, make_queue, orders
 from tests.unit.values.test_histogram import bucket_of
 from tests.waiting import until
 
@@ -122,8 +122,7 @@ def test_each_outcome_and_queue_counts_by_itself(store):
 
 
 def test_a_message_waits_anew_after_the_sideline_and_not_after_a_reload(store):
-    queue = make_queue(store)
-    queue.load(orders(1))
+    queue = make_filled(store, 1)
     load_earlier(store, 1.5)
     queue.reload(queue.fire(1).ids)
     queue.sideline(queue.fire(1).ids)
@@ -136,8 +135,7 @@ def test_a_message_waits_anew_after_the_sideline_and_not_after_a_reload(store):
 
 
 def test_a_message_waits_anew_after_its_handler_has_put_it_off(store):
-    queue = make_queue(store)
-    queue.load(orders(1))
+    make_filled(store, 1)
     calls = []
 
     def handler(message):
@@ -155,8 +153,7 @@ def test_a_message_waits_anew_after_its_handler_has_put_it_off(store):
 
 @pytest.mark.parametrize("moment", ["close", "settle", "side tasks"])
 def test_what_was_fired_by_hand_is_told_when_its_process_rests(store, moment, monkeypatch):
-    queue = make_queue(store)
-    queue.load(orders(5))
+    make_filled(store, 5)
     with Store(store.address) as other:
         fired = other.queue("orders").fire(5)
         if moment != "close":

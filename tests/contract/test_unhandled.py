@@ -17,7 +17,7 @@ from queue_core.values.outcomes import Settlement
 from tests.books import audit
 from tests.contract.lost import fire, losses, start
 from tests.contract.pools import eventually
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 
 
 def deliveries(store):
@@ -29,8 +29,7 @@ def deliveries(store):
 
 
 def test_a_settlement_tells_messages_that_no_handler_has_seen(store):
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
     fire(queue, start(store), 4)
     till = start(store)
     ids = IdSet.of(queue.fire(4, consumer=till).ids)
@@ -76,8 +75,7 @@ def fire_ahead(store, source):
 
 @pytest.mark.parametrize("error", [CatalogUnavailable, DamagedCatalog])
 def test_what_a_pool_has_fired_ahead_comes_back_as_it_was(store, monkeypatch, error):
-    queue = make_queue(store)
-    queue.load(orders(600))
+    queue = make_filled(store, 600)
     fire(queue, start(store), 400)
     till, held = start(store), HeldBytes()
     source = source_of(queue, till, held)
@@ -100,8 +98,7 @@ def test_what_a_pool_has_fired_ahead_comes_back_as_it_was(store, monkeypatch, er
 
 
 def test_a_pool_gives_back_what_it_has_fired_ahead_when_its_breaker_opens(store):
-    queue = make_queue(store)
-    queue.load(orders(600))
+    queue = make_filled(store, 600)
     breaker = PoolBreaker(store.catalog, Breaker(of=4), "shop", "till", 1, lambda: None)
     source = source_of(queue, start(store), HeldBytes(), breaker=breaker)
     taken = fire_ahead(store, source)
@@ -113,8 +110,7 @@ def test_a_pool_gives_back_what_it_has_fired_ahead_when_its_breaker_opens(store)
 
 
 def test_a_pool_fires_nothing_ahead_of_a_limit(store):
-    queue = make_queue(store, limits=limit(in_flight=500))
-    queue.load(orders(600))
+    queue = make_filled(store, 600, limits=limit(in_flight=500))
     source = source_of(queue, start(store), HeldBytes())
     taken = [source.take(4)]
     for _ in range(5):
@@ -165,8 +161,7 @@ def test_messages_that_a_breaker_holds_back_are_not_delivered(store, in_batches)
 
 
 def test_messages_after_the_one_that_a_handler_is_refused_for_are_not_delivered(store):
-    queue = make_queue(store, retry=None)
-    queue.load(orders(10))
+    make_filled(store, 10, retry=None)
     pool = ConsumerPool(store, "orders", lambda message: None, batch=10, tasks=[], concurrency=1)
     with pytest.raises(BadOutcome, match="returned None"), pool:
         pool.drain(60)
@@ -175,8 +170,7 @@ def test_messages_after_the_one_that_a_handler_is_refused_for_are_not_delivered(
 
 
 def test_a_message_whose_call_was_given_up_counts_as_delivered(store):
-    queue = make_queue(store, retry=None)
-    queue.load(orders(3))
+    make_filled(store, 3, retry=None)
     begun, go_on = threading.Event(), threading.Event()
 
     def waits(message):

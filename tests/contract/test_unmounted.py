@@ -12,7 +12,7 @@ from queue_core.pool import browsing, outage, worker
 from queue_core.queue import opened
 from queue_core.segments import stager
 from tests.contract.pools import PATIENCE, Recorder, eventually
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, numbers_of, orders
 from tests.storages import mount_again, mount_away
 
 
@@ -27,9 +27,7 @@ def _soon(monkeypatch):
 def queue(store, monkeypatch):
     """A queue with ten messages in files, which are abandoned after two firings."""
     monkeypatch.setattr(stager, "INLINE_BYTES", 0)
-    queue = make_queue(store, shards=2, max_deliveries=2)
-    queue.load(orders(10))
-    return queue
+    return make_filled(store, 10, shards=2, max_deliveries=2)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from queue_core.catalog.databases import bounded_waits
 from queue_core.catalog.databases.interface import Dialect
 from queue_core.catalog.records import task_log
 from queue_core.errors import CatalogUnavailable
-from tests.factories import make_queue, orders
+from tests.factories import make_queue, orders, with_sidelined
 
 pytestmark = pytest.mark.postgres
 
@@ -172,9 +172,7 @@ def test_advisory_locks_of_another_role_keep_nobody_waiting(postgres, address, t
 def use_everything(address, tmp_path):
     """Open, load into a bounded queue, shovel, and read the newest report."""
     with Store(address) as store:
-        queue = make_queue(store, "bounded", max_size=5)
-        queue.load(orders(5))
-        queue.sideline(queue.fire("all"))
+        queue = with_sidelined(store, 5, "bounded", max_size=5)
         moved = queue.shovel()
         with store.catalog.read(locking=True) as connection:
             assert task_log.last(connection, [queue.info], ["shovel"])

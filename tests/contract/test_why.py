@@ -19,7 +19,7 @@ from queue_core.watching.metric import PROBLEMS
 from queue_core.watching.problems import find, of_queue, why
 from tests.command_line import answer, refusal
 from tests.contract.pools import Recorder, eventually
-from tests.factories import make_queue, orders
+from tests.factories import make_filled, make_queue, orders
 
 pytestmark = pytest.mark.each_catalog
 
@@ -77,8 +77,7 @@ def test_a_queue_without_a_consumer_is_a_problem_after_some_minutes(store):
 
 def test_a_queue_that_is_fired_from_by_hand_has_a_rate_between_two_minutes(store):
     """The row of a minute is up to 80 seconds old when the next one comes."""
-    queue = make_queue(store)
-    queue.load(orders(3))
+    queue = make_filled(store, 3)
     age(queue, 200)
     minute = {"seconds": 60, "queue_id": queue.info.id, "elapsed": 60_000_000, "new_fired": 30}
     minute["taken_at"] = store.catalog.now() - 75_000_000
@@ -116,8 +115,7 @@ def test_consumers_of_each_kind_are_connected(store):
 
 
 def test_a_query_that_shows_itself_holds_back_no_other_consumer(store):
-    queue = make_queue(store)
-    queue.load(orders(3))
+    queue = make_filled(store, 3)
     query, pool = (store.consumer(name, beats=True) for name in ("query", "pool"))
     shows = [queue.info.id]
     store.catalog.write(lambda connection: interests.show(connection, query, shows))
@@ -156,8 +154,7 @@ def fails(_):
 
 
 def test_a_breaker_with_a_name_is_a_reason_of_its_queues_since_its_first_opening(store):
-    queue = make_queue(store, retry=None)
-    queue.load(orders(50))
+    queue = make_filled(store, 50, retry=None)
     make_queue(store, "clicks").load(orders(1))
     own = Breaker(of=2, pause=0.05, max_pause=0.05, name="hooks.example")
 
@@ -180,8 +177,7 @@ def test_a_breaker_with_a_name_is_a_reason_of_its_queues_since_its_first_opening
 
 
 def test_who_holds_messages_of_a_handler_that_hangs_is_named_with_the_act(store, ignis):
-    queue = make_queue(store, sweep_after=1200.0)
-    queue.load(orders(40))
+    queue = make_filled(store, 40, sweep_after=1200.0)
     queue.fire(40, consumer=store.consumer("till", beats=True))
     assert kinds(queue) == [], "they have just been fired"
 
@@ -230,8 +226,7 @@ def test_messages_that_cannot_leave_the_sideline_are_not_overdue(store):
 
 
 def test_messages_that_no_selector_wants_are_said_to_be_left(store, ignis):
-    queue = make_queue(store)
-    queue.load(orders(10))
+    queue = make_filled(store, 10)
     age(queue, 4200)
     none = {"selector": "number > 1000", "tasks": []}
     with ConsumerPool(store, "orders", Recorder(), concurrency=1, **none):
@@ -262,8 +257,7 @@ def test_the_failed_jobs_of_a_queue_are_among_its_problems(store, ignis):
 
 
 def test_the_limit_of_a_queue_is_a_reason_and_no_problem(store):
-    queue = make_queue(store, limits=[limit(per_second=0.01, window="1h")])
-    queue.load(orders(60))
+    queue = make_filled(store, 60, limits=[limit(per_second=0.01, window="1h")])
     consumer = store.consumer("till", beats=True)
     queue.delete(queue.fire(30, consumer=consumer))
     assert "limit" not in kinds(queue), "it has tokens left"
@@ -334,8 +328,7 @@ def test_that_all_have_expired_is_found(store, column):
 
 
 def test_that_all_were_fired_too_often_is_found(store):
-    queue = make_queue(store, max_deliveries=2)
-    queue.load(orders(3))
+    queue = make_filled(store, 3, max_deliveries=2)
     for _ in range(2):
         assert not {"max_deliveries"}.intersection(kinds(queue))
         queue.reload(queue.fire("all"))
@@ -350,8 +343,7 @@ def test_that_all_were_fired_too_often_is_found(store):
 
 
 def test_messages_of_the_sideline_that_return_later_are_a_reason(store):
-    queue = make_queue(store, retry=Retry(attempts=5, backoff=constant(600)))
-    queue.load(orders(2))
+    queue = make_filled(store, 2, retry=Retry(attempts=5, backoff=constant(600)))
     queue.sideline(queue.fire(2).ids, "no")
 
     (later,) = reasons(queue)
@@ -404,8 +396,7 @@ def test_a_queue_that_bytes_or_damaged_messages_fill_is_full(store):
         figures = present.read_queue(store.catalog, name)
         return [each.text for each in of_queue(figures) if each.kind == "full"]
 
-    big = make_queue(store, "big")
-    big.load(orders(4))
+    big = make_filled(store, 4, "big")
     size = store.view("queues", "big")["bytes"][0].as_py()
     big.admin.change_settings(max_bytes=2 * size)
     assert told("big") == []
@@ -430,8 +421,7 @@ def test_a_queue_that_bytes_or_damaged_messages_fill_is_full(store):
 
 def test_the_metrics_have_the_same_problems(store):
     for name in ("orders", "clicks"):
-        queue = make_queue(store, name)
-        queue.load(orders(1))
+        queue = make_filled(store, 1, name)
         age(queue, 1000)
     queue.admin.pause()
 
@@ -442,8 +432,7 @@ def test_the_metrics_have_the_same_problems(store):
 
 
 def test_a_deactivation_asks_and_says_what_waits(store, ignis):
-    queue = make_queue(store)
-    queue.load(orders(7))
+    queue = make_filled(store, 7)
     handler = Recorder()
     handler.open.clear()
     with ConsumerPool(store, "orders", handler, concurrency=1, batch=1, tasks=[]):

@@ -6,7 +6,7 @@ from sqlalchemy import delete, update
 from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.tables import slices
 from queue_core.values.model import State
-from tests.factories import make_queue, orders
+from tests.factories import make_filled, orders
 from tests.model import journal
 from tests.model.conformance import Checker, NotAllowed
 
@@ -21,9 +21,7 @@ def _marks():
 def queue(store):
     journal.install(store)
     journal.install(store)
-    made = make_queue(store, shards=2, key="customer")
-    made.load(orders(6))
-    return made
+    return make_filled(store, 6, shards=2, key="customer")
 
 
 def break_it(store, statement):

@@ -7,7 +7,7 @@ import pytest
 from queue_core import Store
 from queue_core.values.address import Address
 from tests.children import Child
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, numbers_of, orders
 from tests.waiting import PATIENCE, waits
 
 pytestmark = [pytest.mark.crash, pytest.mark.each_catalog]
@@ -19,8 +19,7 @@ def load_one(address: Address, number: int) -> None:
 
 
 def test_callers_of_many_processes_keep_their_order(address, store, tmp_path):
-    queue = make_queue(store, max_size=1)
-    queue.load(orders(1))
+    queue = make_filled(store, 1, max_size=1)
     children = []
     for number in range(1, 6):
         children.append(Child(load_one, address, number, log=tmp_path / f"caller-{number}"))
@@ -38,8 +37,7 @@ def test_callers_of_many_processes_keep_their_order(address, store, tmp_path):
 
 @pytest.mark.each_catalog(False)
 def test_the_next_goes_when_the_first_in_line_is_killed(address, store, tmp_path):
-    queue = make_queue(store, max_size=1)
-    queue.load(orders(1))
+    queue = make_filled(store, 1, max_size=1)
     first = Child(load_one, address, 1, log=tmp_path / "first")
     waits(store, 1)
     second = Child(load_one, address, 2, log=tmp_path / "second")

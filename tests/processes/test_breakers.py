@@ -11,7 +11,7 @@ from queue_core import Breaker, ConsumerPool, Store
 from queue_core.pool import breaking
 from queue_core.values.address import Address
 from tests.children import Child, Journal
-from tests.factories import make_queue, orders
+from tests.factories import make_filled
 from tests.waiting import until
 
 pytestmark = [pytest.mark.crash, pytest.mark.each_catalog]
@@ -48,8 +48,7 @@ def test_processes_share_a_breaker_and_survive_the_death_of_the_one_that_probes(
     store, address, tmp_path
 ):
     # A retry would come back to main during a slow test.
-    queue = make_queue(store, shards=2, retry=None)
-    queue.load(orders(300))
+    queue = make_filled(store, 300, shards=2, retry=None)
     down = tmp_path / "down"
     down.touch()
     journals = [Journal(tmp_path / f"journal-{name}") for name in "abc"]

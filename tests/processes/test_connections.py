@@ -19,7 +19,7 @@ from queue_core.values.address import Address
 from queue_core.verbs import fire
 from tests import servers
 from tests.books import audit, leftover_files
-from tests.factories import make_queue, orders
+from tests.factories import make_filled, make_queue, orders
 from tests.processes import actors
 from tests.processes.actors import Actor
 from tests.waiting import PATIENCE, Caller, until
@@ -63,8 +63,7 @@ def test_a_load_that_is_cut_before_its_commit_does_not_claim_to_know(store, one)
 
 
 def test_a_firing_that_is_cut_in_between_has_changed_nothing(store, one):
-    queue = make_queue(store)
-    queue.load(orders(10))
+    queue = make_filled(store, 10)
     one.start(lambda store: store.queue("orders").fire("all"), "UPDATE shard_locks")
     cut(store)
 
@@ -381,8 +380,7 @@ def test_a_database_may_have_another_encoding(postgres, tmp_path, encoding):
         with engine.begin() as connection:
             connection.exec_driver_sql(f"{change} SET client_encoding = '{encoding}'")
         with Store.open(catalog=url, storage=tmp_path / "files") as store:
-            queue = make_queue(store)
-            queue.load(orders(1))
+            queue = make_filled(store, 1)
             queue.sideline(queue.fire(1), reason="żółć")
             assert queue.failures().column("reason").to_pylist() == ["żółć"]
         # With the connection of before.

@@ -10,7 +10,7 @@ from queue_core.catalog.databases.takeovers import JUMP
 from queue_core.catalog.records.grants import statements
 from queue_core.errors import CatalogUnavailable, ConsumerFenced
 from tests.books import audit
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.soak.cluster import cluster
 from tests.waiting import Caller, until
 
@@ -92,8 +92,7 @@ def test_a_role_raises_the_ids_that_it_may_use(run, postgres, tmp_path):
 
 def test_the_next_life_of_a_consumer_has_not_the_epoch_of_one_that_was_lost(run, tmp_path):
     with Store.open(catalog=run.url, storage=tmp_path / "files") as store:
-        queue = make_queue(store)
-        queue.load(orders(2))
+        queue = make_filled(store, 2)
         known, lost = store.consumer("till"), store.consumer("till")
         # The standby lacks the beginning of the second life, whose process lives on.
         run("UPDATE consumers SET epoch = epoch - 1 WHERE name = 'till'", AN_EARLIER_ONE, CUT)
@@ -176,8 +175,7 @@ def test_a_commit_that_no_standby_has_confirmed_is_told(tmp_path):
         cluster(synchronous=True) as servers,
         Store.open(catalog=servers.url, storage=tmp_path / "files") as store,
     ):
-        queue = make_queue(store)
-        queue.load(orders(1))
+        queue = make_filled(store, 1)
         servers.known_to_all()
         for node in servers.standbys:
             node.suspend()

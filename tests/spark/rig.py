@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from queue_core import Queue, Store
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, numbers_of
 
 #: Long enough for any query of a test, on a busy machine.
 PATIENCE = 90.0
@@ -39,9 +39,7 @@ class Rig:
 
     def orders(self, count: int, name: str = "orders", **shape: Any) -> Queue:
         """A queue of *count* orders, in one shard by default."""
-        queue = make_queue(self.store, name, **shape)
-        queue.load(orders(count))
-        return queue
+        return make_filled(self.store, count, name, **shape)
 
     def source(
         self, queue: str | None = "orders", schema: str | None = None, **options: Any

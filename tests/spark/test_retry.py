@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_ignis import Later, Retry, constant
-from tests.factories import make_queue, orders
+from tests.factories import make_filled
 from tests.spark.rig import finish
 
 pytestmark = pytest.mark.nightly
@@ -54,8 +54,7 @@ def test_a_query_retries_by_its_own_policy_and_puts_messages_off(rig, start):
 
 
 def test_a_settlement_has_times_and_a_policy(rig):
-    queue = make_queue(rig.store)
-    queue.load(orders(5))
+    queue = make_filled(rig.store, 5)
     judged = rig.source(ack="settle", consumer="judge").selectExpr(
         "_message_id",
         "elt(number + 1, 'reload', 'reload', 'sideline', 'sideline', 'sideline') AS outcome",

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from queue_core import Store
 from tests.dump import backdate
-from tests.factories import make_queue, orders
+from tests.factories import make_filled
 
 QUEUES = 8
 
@@ -29,8 +29,7 @@ def main(folder: Path) -> dict[str, dict[str, int]]:
     path = str(folder / "store")
     with Store.open(path) as store:
         for number in range(QUEUES):
-            queue = make_queue(store, f"queue{number}", retry=None)
-            queue.load(orders(20))
+            queue = make_filled(store, 20, f"queue{number}", retry=None)
             queue.sideline(queue.fire(10))
             # The consumer of the others died long ago.
             queue.fire(10)

@@ -7,7 +7,7 @@ import pytest
 from queue_core.errors import ConsumerFenced
 from queue_core.values.model import State
 from tests.books import audit
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders, with_sidelined
 from tests.processes.interleavings.steps import fires, on_sqlite, two_customers
 from tests.processes.interleavings.test_logs import sets
 
@@ -122,9 +122,7 @@ def test_a_firing_finds_the_messages_of_a_queue_that_is_fair_no_more(store, race
 
 
 def test_a_shovel_takes_turns_with_a_firing_of_the_sideline(store, race):
-    queue = make_queue(store)
-    queue.load(orders(10))
-    queue.sideline(queue.fire("all"), reason="not today")
+    queue = with_sidelined(store, 10, reason="not today")
 
     def fires_sidelined(store):
         return numbers_of(store.queue("orders").fire(5, magazine="sideline").messages)
@@ -138,8 +136,7 @@ def test_a_shovel_takes_turns_with_a_firing_of_the_sideline(store, race):
 
 
 def test_a_firing_of_few_messages_leaves_the_other_shards_to_others(store, one, two):
-    queue = make_queue(store, shards=4, key="number")
-    queue.load(orders(40))
+    make_filled(store, 40, shards=4, key="number")
     one.start(fires(1), stop_at="fire.before_commit")
     two.start(fires(3))
     if on_sqlite(store):
@@ -167,8 +164,7 @@ def test_firings_that_have_met_lock_only_the_shards_that_they_need(store, one, t
 
 
 def test_small_firings_go_side_by_side(store, one, two):
-    queue = make_queue(store, shards=4, key="number")
-    queue.load(orders(400))
+    make_filled(store, 400, shards=4, key="number")
 
     fire_side_by_side(store, one, two, 8)
     audit(store)
@@ -186,8 +182,7 @@ def fire_side_by_side(store, first, second, limit):
 
 
 def test_a_firing_waits_for_one_shard_of_several_that_others_have(store, one, two):
-    queue = make_queue(store, shards=2, key="number")
-    queue.load(orders(40))
+    make_filled(store, 40, shards=2, key="number")
     one.start(fires(), stop_at="fire.before_commit")
     two.start(fires(2))
     assert two.waits()

@@ -8,7 +8,7 @@ import pytest
 from queue_core.errors import QueueFull, StaleCheckpoint
 from queue_core.segments.shard_hash import shards_of
 from tests.books import audit, leftover_files
-from tests.factories import make_batch, make_queue, numbers_of, orders, publish_once
+from tests.factories import make_batch, make_filled, make_queue, numbers_of, publish_once
 from tests.processes.interleavings.steps import (
     MANY,
     fired_ids,
@@ -77,8 +77,7 @@ def test_a_value_that_two_load_into_different_shards_keeps_its_order_in_each(sto
 
 
 def test_a_load_does_not_wait_for_a_firing_or_a_settlement(store, one, two):
-    queue = make_queue(store)
-    queue.load(orders(10))
+    make_filled(store, 10)
     ids = fired_ids(store, 5)
 
     for verb, point in (

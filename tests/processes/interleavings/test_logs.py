@@ -15,7 +15,7 @@ from queue_core.values.outcomes import Settlement
 from queue_core.verbs.settle import settle
 from tests.books import in_order
 from tests.dump import log_earlier, log_in_a_minute
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.processes.interleavings.steps import MANY, loads, on_sqlite
 
 BOTH = pytest.mark.parametrize("fails", [False, True], ids=["commits", "rolls back"])
@@ -194,8 +194,7 @@ def test_a_reader_never_sees_a_load_that_is_not_committed(store, topic, reader, 
 
 @BOTH
 def test_a_log_that_begins_or_ends_waits_for_a_load(store, race, fails):
-    topic = make_queue(store)
-    topic.load(orders(5))
+    make_filled(store, 5)
     race(loads(5, 5), "load.before_commit", sets(log="1 hour"), fails=fails)
     race(loads(5, 10), "load.before_commit", sets(log=None), fails=fails)
     in_order(store)

@@ -9,7 +9,7 @@ from queue_core import Retry
 from queue_core.catalog.tables import segments, slices
 from queue_core.values.model import Magazine, State
 from tests.books import audit, leftover_files
-from tests.factories import make_queue, orders
+from tests.factories import make_filled, make_queue, orders
 from tests.processes.interleavings.steps import (
     MANY,
     fired_ids,
@@ -82,8 +82,7 @@ def test_the_first_of_two_settlements_of_the_same_messages_counts(store, race, f
 
 def test_a_segment_of_which_two_delete_the_last_parts_is_let_go(store, one, two):
     """On PostgreSQL each sees the other's part and leaves the segment to it; then vacuum helps."""
-    queue = make_queue(store)
-    queue.load(orders(MANY))
+    queue = make_filled(store, MANY)
     firings = [queue.fire(MANY // 2, consumer=store.consumer(name)) for name in ("one", "two")]
 
     one.start(lambda store: store.queue("orders").delete(firings[0]), "settle.before_commit")

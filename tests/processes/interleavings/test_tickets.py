@@ -9,7 +9,7 @@ from queue_core.values.model import Magazine, State, TicketRange
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.read_tickets import read_tickets
 from tests.books import audit
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.processes.interleavings.steps import (
     fired_ids,
     fires,
@@ -88,8 +88,7 @@ def test_who_reads_a_ticket_sees_it_before_or_after_a_settlement(store, query, r
 
 
 def test_who_looks_at_a_queue_sees_it_before_or_after_a_settlement(store, race):
-    queue = make_queue(store)
-    queue.load(orders(10))
+    queue = make_filled(store, 10)
     settling = settles("delete", fired_ids(store))
 
     def looks(store):
@@ -101,8 +100,7 @@ def test_who_looks_at_a_queue_sees_it_before_or_after_a_settlement(store, race):
 
 def test_a_selector_takes_only_what_is_still_there(store, one, two):
     """It looks at the messages before it takes them; others may be faster."""
-    queue = make_queue(store)
-    queue.load(orders(10))
+    make_filled(store, 10)
 
     def fires_some(store):
         return numbers_of(store.queue("orders").fire("all", selector="number >= 4").messages)
@@ -121,8 +119,7 @@ def test_a_selector_takes_only_what_is_still_there(store, one, two):
 
 
 def test_a_consumer_that_fires_for_the_first_time_is_not_forgotten(store, one, two):
-    queue = make_queue(store)
-    queue.load(orders(10))
+    queue = make_filled(store, 10)
 
     one.start(fires(4, name="python:host:1:0123abcd"), "fire.before_commit")
     two.start(lambda store: purge(store.catalog, 0))
