@@ -17,6 +17,7 @@ from queue_core import Store
 from queue_core.catalog.identity import clock
 from queue_core.handling.failure_log import FAILURES
 from queue_core.pool import dispatcher
+from queue_core.segments import stager
 from queue_core.support import faults
 from queue_core.values.address import Address
 from tests import memory, servers, statements, unsynced
@@ -175,6 +176,12 @@ def store(address: Address) -> Iterator[Store]:
         # A thread that a test has just stopped may be about to give its own back.
         pool = opened.catalog.engine.pool
         until(lambda: pool.checkedout() == 0, "a connection was not given back")
+
+
+@pytest.fixture
+def in_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loads become files, however small they are."""
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
 
 
 @pytest.fixture

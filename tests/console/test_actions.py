@@ -14,7 +14,6 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.records import acts
 from queue_core.queue.admin import QueueAdmin
-from queue_core.segments import stager
 from queue_core.selection import rounds
 from queue_core.upkeep.tasks.shovel import Retries
 from tests.console.clients import log_in, logged, token
@@ -496,8 +495,7 @@ def test_an_action_that_was_interrupted_has_no_end_in_the_log_of_the_next_consol
     assert [each["action"] for each in logged(after)] == ["resume", "sideline"]
 
 
-def test_a_repair_names_the_files_that_are_still_damaged(operator, store, queue, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_a_repair_names_the_files_that_are_still_damaged(operator, store, queue, in_files):
     queue.load(orders(10, 100))
     (name,) = store.storage.list()
     file = Path(store.storage.folder, name)

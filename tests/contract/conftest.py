@@ -9,6 +9,7 @@ from ignis_source.options import SourceOptions
 from ignis_source.session import Session
 from queue_core import Store
 from queue_core.catalog.holders import interests
+from queue_core.segments import stager
 from queue_core.values.address import Address
 from tests.books import audit
 from tests.command_line import Ignis, runner
@@ -46,6 +47,14 @@ def quick_beats(monkeypatch: pytest.MonkeyPatch) -> None:
     """Heartbeats are sent more often, so that pools soon see what has changed of their queues."""
     for name in ("BEAT_SECONDS", "QUIET_BEAT_SECONDS"):
         monkeypatch.setattr(interests, name, 0.2)
+
+
+@pytest.fixture(params=[True, False], ids=["inlined", "in files"])
+def inlined(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether loads stay in the catalog; otherwise each becomes a file."""
+    is_inlined = bool(request.param)
+    monkeypatch.setattr(stager, "INLINE_BYTES", (1 << 20) if is_inlined else 0)
+    return is_inlined
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from queue_core.catalog.holders import waiters as waiting
 from queue_core.catalog.records.publications import is_new_load
 from queue_core.catalog.tables import slices
 from queue_core.errors import BadOption, DamagedSegment, QueueDeactivated, QueueFull
-from queue_core.segments import stager
 from queue_core.verbs.capacity import wait_line
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting import admission
@@ -139,10 +138,7 @@ def test_a_load_that_can_never_fit_fails_at_once_with_its_own_message(store):
     assert standing(store) == []
 
 
-def test_a_queue_that_is_full_of_messages_without_their_file_says_how_to_mend_it(
-    store, monkeypatch
-):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_a_queue_that_is_full_of_messages_without_their_file_says_how_to_mend_it(store, in_files):
     queue = make_filled(store, 2, max_size=2)
     [(file, data)] = spoil_files(store).items()
     with pytest.raises(DamagedSegment):
@@ -155,9 +151,8 @@ def test_a_queue_that_is_full_of_messages_without_their_file_says_how_to_mend_it
     assert numbers_of(queue.fire("all").messages) == [0, 1]
 
 
-def test_a_load_waits_for_room_although_it_cannot_read_what_has_expired(store, monkeypatch):
+def test_a_load_waits_for_room_although_it_cannot_read_what_has_expired(store, in_files):
     """A load is not the one to mend the messages of others."""
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     schema = pa.schema([("number", pa.int64()), ("_expires_at", pa.timestamp("us", "UTC"))])
     queue = make_queue(store, schema=schema, max_size=2)
     times = [datetime(year, 1, 1, tzinfo=UTC) for year in (2001, 2101)]
@@ -327,10 +322,7 @@ def test_loads_are_admitted_in_order_of_arrival(store):
 
 
 @pytest.mark.parametrize("policy", [None, "drop_duplicates"])
-def test_loads_whose_files_are_gone_when_there_is_room_keep_their_places(
-    store, monkeypatch, policy
-):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_loads_whose_files_are_gone_when_there_is_room_keep_their_places(store, in_files, policy):
     queue = make_filled(store, 2, max_size=2, policy=policy)
     callers = []
     for number in (1, 2):

@@ -11,7 +11,7 @@ import pytest
 from queue_core import Store
 from queue_core.catalog.slices import rewritable
 from queue_core.errors import DamagedSegment, StorageUnavailable
-from queue_core.segments import filesystems, reader, stager
+from queue_core.segments import filesystems, reader
 from queue_core.segments.storage import AT_ONCE, Storage
 from queue_core.values.views import VIEWS
 from tests.books import audit, leftover_files
@@ -44,12 +44,6 @@ def says_nothing():
 def impatient(monkeypatch):
     monkeypatch.setattr(filesystems, "SILENT_SECONDS", 0.5)
     monkeypatch.setattr(filesystems, "ATTEMPTS", 1)
-
-
-@pytest.fixture
-def filed(monkeypatch):
-    """Every load becomes a file."""
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
 
 
 def tables(store):
@@ -130,7 +124,7 @@ def test_a_bucket_that_is_not_there_is_not_taken_for_an_empty_one(object_store, 
 
 @IN_A_BUCKET
 @pytest.mark.spoiled
-def test_credentials_are_shown_nowhere(store, filed):
+def test_credentials_are_shown_nowhere(store, in_files):
     queue = make_filled(store, 10)
     reading = seen(store, queue, planned(store, queue, store.consumer("query", beats=True), 5))
     (location,) = store.storage.list()
@@ -148,7 +142,7 @@ def test_credentials_are_shown_nowhere(store, filed):
 
 
 @IN_A_BUCKET
-def test_messages_live_in_a_bucket_as_they_do_in_a_folder(store, filed):
+def test_messages_live_in_a_bucket_as_they_do_in_a_folder(store, in_files):
     queue = make_filled(store, 1000, shards=2, key="customer")
     firing = queue.fire(100, selector="amount >= 100")
     assert min(numbers_of(firing.messages)) >= 400
@@ -164,7 +158,7 @@ def test_messages_live_in_a_bucket_as_they_do_in_a_folder(store, filed):
 
 
 @IN_A_BUCKET
-def test_compaction_writes_one_object_for_many(store, filed, monkeypatch):
+def test_compaction_writes_one_object_for_many(store, in_files, monkeypatch):
     monkeypatch.setattr(rewritable, "NEIGHBOURS", 8)
     queue = make_queue(store)
     load_singly(queue, 20)
@@ -181,7 +175,7 @@ def test_compaction_writes_one_object_for_many(store, filed, monkeypatch):
 
 
 @IN_A_BUCKET
-def test_a_policy_rewrites_what_is_in_a_bucket(store, filed):
+def test_a_policy_rewrites_what_is_in_a_bucket(store, in_files):
     queue = make_queue(store, key="customer", policy="merge(sum(amount), last(number))")
     queue.load(orders(10, customers=2))
     queue.load(orders(10, 10, customers=2))
@@ -192,7 +186,7 @@ def test_a_policy_rewrites_what_is_in_a_bucket(store, filed):
 
 
 @IN_A_BUCKET
-def test_small_segments_are_read_side_by_side_and_in_order(store, filed, monkeypatch):
+def test_small_segments_are_read_side_by_side_and_in_order(store, in_files, monkeypatch):
     queue = make_queue(store)
     load_singly(queue, 20)
     queue.load(orders(1000, 20))
@@ -218,7 +212,7 @@ def test_small_segments_are_read_side_by_side_and_in_order(store, filed, monkeyp
 
 
 @IN_A_BUCKET
-def test_a_damaged_one_among_segments_that_are_read_side_by_side_is_named(store, filed):
+def test_a_damaged_one_among_segments_that_are_read_side_by_side_is_named(store, in_files):
     queue = make_queue(store)
     load_singly(queue, 12)
     files = Files(store.storage.uri)

@@ -4,7 +4,6 @@ import pyarrow as pa
 import pytest
 
 from queue_core.errors import QueueFull
-from queue_core.segments import stager
 from tests.factories import make_queue
 
 SCHEMA = pa.schema([pa.field("number", pa.int64()), pa.field("text", pa.string())])
@@ -40,8 +39,7 @@ def test_a_firing_hands_out_what_fits_into_memory(queue):
     assert all(size > MIB * 0.9 for size in found[:-1])
 
 
-def test_so_do_sidelined_and_compacted_messages(queue, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_so_do_sidelined_and_compacted_messages(queue, in_files):
     for _ in range(80):
         queue.load(texts(3))
     queue.admin.compact()

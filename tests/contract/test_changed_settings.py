@@ -16,7 +16,6 @@ from queue_core import Store, limit
 from queue_core.catalog import seals
 from queue_core.catalog.tables import queues
 from queue_core.errors import BadOption, QueueFull
-from queue_core.segments import stager
 from tests.books import leftover_files
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import make_filled, make_queue, numbers_of, orders
@@ -133,8 +132,7 @@ def test_a_sink_that_has_staged_its_rows(store, other):
     assert len(waiting(queue)) == 10
 
 
-def test_a_load_that_decides_again_by_other_settings_leaves_no_file(store, other, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_a_load_that_decides_again_by_other_settings_leaves_no_file(store, other, in_files):
     queue = make_queue(store, key="customer", policy="latest")
     early = other.queue("orders")
     queue.admin.change_settings(policy="drop_duplicates")

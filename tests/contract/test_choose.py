@@ -10,7 +10,6 @@ from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.holders import consumers as consumer_rows
 from queue_core.catalog.tables import slices
 from queue_core.errors import BadOption, BadOutcome, BadSelector, DamagedSegment
-from queue_core.segments import stager
 from queue_core.upkeep.tasks.compaction import compact
 from tests.contract.pools import Recorder, eventually
 from tests.factories import (
@@ -255,8 +254,7 @@ def test_a_choice_that_cannot_be_understood_is_refused(queue, how, error, text):
 
 
 @pytest.mark.spoiled
-def test_a_damaged_segment_is_quarantined(store, queue, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_a_damaged_segment_is_quarantined(store, queue, in_files):
     queue.load(orders(3))
     queue.load(orders(3, 3))
     location = store.view("slices").column("location")[0].as_py()

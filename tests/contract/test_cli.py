@@ -14,7 +14,6 @@ from ignis_cli.commands_inspect import frames
 from queue_core import Store
 from queue_core.catalog.tables import counters
 from queue_core.errors import DamagedSegment
-from queue_core.segments import stager
 from queue_core.values.model import Magazine, State
 from tests.books import audit
 from tests.command_line import answer, refusal
@@ -354,8 +353,7 @@ def test_fsck_shows_what_is_broken_and_ends_with_one(ignis, store):
     assert answer(ignis("fsck", "--json")) == [{"broken": 0, "repaired": 0}]
 
 
-def test_a_backup_is_written_and_restored_into_an_empty_place(ignis, store, tmp_path, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_a_backup_is_written_and_restored_into_an_empty_place(ignis, store, tmp_path, in_files):
     queue = make_filled(store, 5)
     queue.sideline(queue.fire(2).ids, "declined")
     folder, new, others = tmp_path / "backup", tmp_path / "new", tmp_path / "others"
@@ -382,8 +380,7 @@ def test_a_backup_is_written_and_restored_into_an_empty_place(ignis, store, tmp_
 
 
 @pytest.mark.spoiled
-def test_a_damaged_backup_is_named_file_by_file(ignis, store, tmp_path, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_a_damaged_backup_is_named_file_by_file(ignis, store, tmp_path, in_files):
     queue = make_queue(store)
     for first in (0, 5):
         queue.load(orders(5, first))
@@ -416,8 +413,7 @@ def test_a_damaged_backup_is_named_file_by_file(ignis, store, tmp_path, monkeypa
     assert f"{gone} is missing from the storage, or damaged there" in lacking.stdout
 
 
-def test_a_repair_puts_back_only_what_can_be_read(ignis, store, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_a_repair_puts_back_only_what_can_be_read(ignis, store, in_files):
     queue = make_filled(store, 5)
     (file,) = Path(store.storage.uri).rglob("*.arrow")
     data = file.read_bytes()
@@ -448,8 +444,7 @@ def test_a_restore_over_a_store_needs_the_option_over(ignis, store, tmp_path):
     assert queue.browse().num_rows == 5
 
 
-def test_leftovers_of_a_restore_are_listed_and_given_up(ignis, store, tmp_path, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_leftovers_of_a_restore_are_listed_and_given_up(ignis, store, tmp_path, in_files):
     queue = make_queue(store)
     assert ignis("backup", tmp_path / "backup").exit_code == 0
     queue.load(orders(5))

@@ -8,7 +8,6 @@ from queue_core.catalog.identity import clock
 from queue_core.catalog.slices.shard_locks import Horizon
 from queue_core.catalog.tables import clocks
 from queue_core.errors import CatalogUnavailable, QueueFull
-from queue_core.segments import stager
 from queue_core.selection.request import Demand, FireRequest
 from queue_core.upkeep.tasks.expire import retire
 from queue_core.upkeep.tasks.purge import purge
@@ -35,9 +34,8 @@ def believed(store):
 
 
 @pytest.fixture
-def queue(store, monkeypatch):
+def queue(store, in_files):
     """A queue with files and 900 messages, 100 of them in flight."""
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     queue = make_filled(store, 900, queue_expiry=TWO_DAYS, **EXPIRES)
     queue.fire(100)
     return queue

@@ -319,8 +319,7 @@ def test_a_horizon_cuts_through_what_was_compacted(store, queue):
     assert numbers_of(queue.fire("all").messages) == list(range(40, 80))
 
 
-def test_a_browser_sees_the_rest_of_what_was_compacted_once(store, queue, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_a_browser_sees_the_rest_of_what_was_compacted_once(store, queue, in_files):
     queue.load(orders(1000))
     load_singly(queue, MANY, first=1000)
     kept = list(range(5, 1000, 10))

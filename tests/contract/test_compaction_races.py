@@ -4,7 +4,6 @@ import pytest
 
 from queue_core.catalog.slices.rewritable import NEIGHBOURS
 from queue_core.errors import DamagedSegment, PublicationRefused
-from queue_core.segments import stager
 from queue_core.segments.reader import read_table
 from queue_core.support import faults
 from queue_core.upkeep.tasks import compaction
@@ -75,8 +74,9 @@ def test_what_was_picked_before_it_was_compacted_is_fired(store, queue, monkeypa
     assert numbers_of(queue.fire("all", selector="number < 3").messages) == [0, 1, 2]
 
 
-def test_a_compactor_that_stalls_past_the_grace_period_is_refused(store, queue, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_a_compactor_that_stalls_past_the_grace_period_is_refused(
+    store, queue, monkeypatch, in_files
+):
     ids = load_singly(queue, MANY)
     meanwhile(monkeypatch, lambda: store.admin.vacuum(grace=0))
 
@@ -89,8 +89,7 @@ def test_a_compactor_that_stalls_past_the_grace_period_is_refused(store, queue, 
     assert queue.fire("all").ids.to_pylist() == ids
 
 
-def test_who_reads_what_was_before_can_go_on(store, queue, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_who_reads_what_was_before_can_go_on(store, queue, in_files):
     load_singly(queue, MANY)
     with store.catalog.read() as connection:
         before = browse_within(connection, store.storage.uri, [queue.info], Magazine.MAIN, None)
@@ -101,8 +100,7 @@ def test_who_reads_what_was_before_can_go_on(store, queue, monkeypatch):
 
 
 @pytest.mark.spoiled
-def test_what_cannot_be_read_is_set_apart_and_the_others_go_on(store, queue, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_what_cannot_be_read_is_set_apart_and_the_others_go_on(store, queue, in_files):
     load_singly(queue, 2 * NEIGHBOURS + 1)
     lost = store.view("slices").column("location")[NEIGHBOURS].as_py()
     store.storage.remove(lost)

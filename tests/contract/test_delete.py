@@ -10,7 +10,6 @@ from queue_core.catalog import seals
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.tables import slices
 from queue_core.errors import BadOption, BadOutcome
-from queue_core.segments import stager
 from queue_core.values.ids import IdSet
 from queue_core.verbs.settle import settle
 from queue_core.waiting.firing import ids_of
@@ -83,9 +82,7 @@ def test_a_firing_deletes_only_what_its_own_consumer_holds(store):
     assert queue.delete(second) == 4
 
 
-@pytest.mark.parametrize("inline", [True, False])
-def test_a_segment_goes_with_its_last_message(store, inline, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", (1 << 20) if inline else 0)
+def test_a_segment_goes_with_its_last_message(store, inlined):
     queue = make_filled(store, 3)
     firing = queue.fire("all")
 
@@ -94,7 +91,7 @@ def test_a_segment_goes_with_its_last_message(store, inline, monkeypatch):
     queue.delete(firing.ids[2:])
 
     assert store.view("slices").num_rows == 0
-    assert len(leftover_files(store)) == (0 if inline else 1)
+    assert len(leftover_files(store)) == (0 if inlined else 1)
     assert store.view("queues").column("bytes").to_pylist() == [0]
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from queue_core.catalog.slices.rewritable import NEIGHBOURS
 from queue_core.errors import BadOption, BadOutcome, QueueFull, SchemaMismatch
-from queue_core.segments import stager
 from queue_core.verbs import edit
 from tests.books import leftover_files
 from tests.command_line import refusal
@@ -22,9 +21,7 @@ def with_sidelined(store, count, **settings):
     return queue, ids
 
 
-@pytest.mark.parametrize("inlined", [True, False])
-def test_an_edited_message_is_at_the_tail_of_main_under_its_id(store, monkeypatch, inlined):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 1 << 20 if inlined else 0)
+def test_an_edited_message_is_at_the_tail_of_main_under_its_id(store, inlined):
     queue, ids = with_sidelined(store, 5)
     queue.load(orders(1, 9))
 
@@ -99,8 +96,7 @@ def test_values_that_do_not_fit_change_nothing(store, values, error, text):
     assert queue.browse(magazine="sideline").num_rows == 1
 
 
-def test_a_full_queue_refuses_it_and_no_file_is_left(store, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_a_full_queue_refuses_it_and_no_file_is_left(store, in_files):
     queue, ids = with_sidelined(store, 2, max_size=2)
     queue.load(orders(2, 5))
     with pytest.raises(QueueFull, match="no room for the edited message"):

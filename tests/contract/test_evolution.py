@@ -4,7 +4,6 @@ import pyarrow as pa
 import pytest
 
 from queue_core.errors import SchemaMismatch
-from queue_core.segments import stager
 from tests.dump import dump
 from tests.factories import ORDERS, make_queue, numbers_of, orders
 
@@ -17,9 +16,8 @@ def more(count, first):
     return orders(count, first).append_column("tags", pa.array(tags, TAGS))
 
 
-@pytest.fixture(params=["inlined", "file"])
-def queue(request, store, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", (1 << 20) if request.param == "inlined" else 0)
+@pytest.fixture
+def queue(store, inlined):
     return make_queue(store)
 
 

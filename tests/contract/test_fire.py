@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 import pytest
 
 from queue_core.errors import BadOption
-from queue_core.segments import stager
 from queue_core.selection import quotas
 from tests.dump import dump
 from tests.factories import make_filled, make_queue, numbers_of, orders
@@ -159,9 +158,7 @@ def test_the_sideline_gives_evenly(store):
     assert sorted(shards_of(firing).values()) == [2, 2, 2, 2, 3, 3, 3, 3]
 
 
-@pytest.mark.parametrize("inline", [True, False])
-def test_a_limit_of_bytes_is_kept_and_used(store, inline, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", (1 << 20) if inline else 0)
+def test_a_limit_of_bytes_is_kept_and_used(store, inlined):
     queue = make_filled(store, 1000)
     (size,) = store.view("slices").column("bytes").to_pylist()
 

@@ -9,7 +9,6 @@ import pytest
 from queue_core import Store
 from queue_core.catalog.reserve import LEAST_BYTES
 from queue_core.errors import CatalogUnavailable, IgnisError, StorageUnavailable
-from queue_core.segments import stager
 from queue_core.verbs.acknowledge import acknowledge
 from tests.books import leftover_files
 from tests.factories import ORDERS, load_until_full, make_filled, make_queue, numbers_of, orders
@@ -126,8 +125,7 @@ def _works_or_raises(disk):
 
 
 @pytest.mark.parametrize("reopened", [False, True])
-def test_a_full_store_settles_acknowledges_and_vacuums(on_a_small_disk, monkeypatch, reopened):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_a_full_store_settles_acknowledges_and_vacuums(on_a_small_disk, in_files, reopened):
     on_a_small_disk(_settles_and_vacuums, reopened)
 
 

@@ -28,9 +28,8 @@ NAMES = ("store", "tokens", "place", "storage")
 
 
 @pytest.fixture
-def queue(store, monkeypatch):
+def queue(store, in_files):
     """A queue with ten messages in a file."""
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     return make_filled(store, 10)
 
 
@@ -71,9 +70,8 @@ def test_no_store_is_made_where_the_messages_of_another_are(store, queue, elsewh
     assert numbers_of(queue.fire("all").messages) == list(range(10))
 
 
-def test_a_catalog_that_is_away_for_a_moment_is_not_replaced(tmp_path, monkeypatch):
+def test_a_catalog_that_is_away_for_a_moment_is_not_replaced(tmp_path, in_files):
     """Neither by a process that is running nor by one that comes then."""
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     catalog, away = tmp_path / "store" / "catalog.db", tmp_path / "catalog.db"
     with Store.open(tmp_path / "store") as store:
         queue = make_filled(store, 10)
@@ -263,9 +261,8 @@ def test_a_catalog_that_was_put_back_in_its_place_cleans_only_when_a_person_says
 
 @pytest.mark.postgres
 def test_a_dump_that_was_restored_into_another_database_does_not_clean(
-    postgres, tmp_path, monkeypatch
+    postgres, tmp_path, in_files
 ):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     storage = str(tmp_path / "segments")
     with (
         postgres.database() as live,

@@ -20,8 +20,9 @@ def by_id(messages):
 
 
 @pytest.mark.parametrize("key", [None, "customer"])
-def test_ids_are_in_the_order_of_the_rows_however_the_rows_are_cut(store, key, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_ids_are_in_the_order_of_the_rows_however_the_rows_are_cut(
+    store, key, monkeypatch, in_files
+):
     monkeypatch.setattr(stager, "CHUNK_ROWS", 7)
     monkeypatch.setattr(stager, "RUN_BYTES", 1000)
     monkeypatch.setattr(stager, "MAX_SEGMENT_ROWS", 120)

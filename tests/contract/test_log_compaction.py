@@ -279,8 +279,7 @@ def test_what_is_to_expire_at_different_times_is_kept_apart(store, topic):
 
 
 @pytest.mark.spoiled
-def test_a_damaged_segment_stays_in_the_log_and_others_are_merged(store, topic, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_a_damaged_segment_stays_in_the_log_and_others_are_merged(store, topic, in_files):
     reader = store.subscribe("billing", to="orders")
     logged(store, topic, 12)
     topic.delete(topic.fire("all"))
@@ -299,8 +298,7 @@ def test_a_damaged_segment_stays_in_the_log_and_others_are_merged(store, topic, 
 
 
 @pytest.mark.spoiled
-def test_a_damaged_merged_segment_is_met_once(store, topic, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_a_damaged_merged_segment_is_met_once(store, topic, in_files):
     reader = store.subscribe("billing", to="orders")
     logged(store, topic, 12)
     topic.admin.compact()
@@ -486,8 +484,7 @@ def test_an_altered_map_of_a_log_is_found(store, topic):
 
 
 @pytest.mark.spoiled
-def test_a_lost_file_that_only_a_log_names_is_found(store, topic, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_a_lost_file_that_only_a_log_names_is_found(store, topic, in_files):
     logged(store, topic)
     topic.delete(topic.fire("all"))
     topic.admin.compact()

@@ -6,19 +6,12 @@ import pytest
 
 from queue_core.catalog.holders import consumers
 from queue_core.errors import DamagedSegment, StorageUnavailable
-from queue_core.segments import stager
 from queue_core.segments.reader import read, read_table
 from queue_core.segments.storage import Storage
 from queue_core.upkeep.tasks import vacuum
 from queue_core.verbs.recover import give_back
 from tests.contract.lost import fire, start
 from tests.factories import make_filled, numbers_of, planned, seen
-
-
-@pytest.fixture(params=["inlined", "file"])
-def files(request, monkeypatch):
-    """Messages are in the catalog, or in files."""
-    monkeypatch.setattr(stager, "INLINE_BYTES", (1 << 20) if request.param == "inlined" else 0)
 
 
 def next_life(store, **options):
@@ -56,7 +49,7 @@ def test_a_batch_to_settle_is_halved_at_each_life_until_its_killer_is_alone(stor
     assert store.admin.fsck().num_rows == 0
 
 
-def test_lives_that_never_read_their_suspects_accuse_none(store, files):
+def test_lives_that_never_read_their_suspects_accuse_none(store, inlined):
     queue = make_filled(store, 8)
     ticket = planned(store, queue, next_life(store, ack="settle"), 8)
     seen(store, queue, ticket)
@@ -76,7 +69,7 @@ def test_lives_that_never_read_their_suspects_accuse_none(store, files):
     assert store.admin.fsck().num_rows == 0
 
 
-def test_a_trial_begins_before_its_messages_are_decoded(store, files):
+def test_a_trial_begins_before_its_messages_are_decoded(store, inlined):
     queue, ticket = one_trial(store)
     plan = seen(store, queue, ticket)
     dying = mock.patch("queue_core.segments.reader.decode", side_effect=MemoryError)
@@ -86,8 +79,7 @@ def test_a_trial_begins_before_its_messages_are_decoded(store, files):
 
 
 @pytest.mark.spoiled
-def test_suspects_that_cannot_be_read_are_not_on_trial(store, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_suspects_that_cannot_be_read_are_not_on_trial(store, in_files):
     queue, ticket = one_trial(store)
     plan = seen(store, queue, ticket)
     (location,) = store.storage.list()

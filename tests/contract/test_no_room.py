@@ -16,7 +16,6 @@ from ignis_sink.options import SinkOptions
 from ignis_sink.publishing import publish
 from queue_core import Store
 from queue_core.errors import CatalogUnavailable, QueueDeactivated, StorageUnavailable
-from queue_core.segments import stager
 from queue_core.support import faults
 from queue_core.values.model import Batch
 from tests.books import leftover_files
@@ -150,9 +149,8 @@ def test_other_users_cannot_read_a_store_unless_its_folder_lets_them(public):
 
 @pytest.mark.each_catalog(False)
 @pytest.mark.parametrize("size", [0, 100, 1_000, 20_000, 50_000])
-def test_a_segment_that_grows_too_large_leaves_no_file(store, monkeypatch, size):
+def test_a_segment_that_grows_too_large_leaves_no_file(store, in_files, size):
     """Whichever write of a file fails, the error is ours and the file is removed."""
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     queue = make_filled(store, 100)
     before = dump(store)
 
@@ -279,8 +277,7 @@ def refuse(store, error):
 @pytest.mark.parametrize(
     "error", [QueueDeactivated("given up"), CatalogUnavailable("nothing was changed")]
 )
-def test_a_load_that_was_refused_for_certain_leaves_no_file(store, monkeypatch, error, policy):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_a_load_that_was_refused_for_certain_leaves_no_file(store, in_files, error, policy):
     queue = make_filled(store, 3, key="customer", policy=policy)
     before = dump(store)
 
@@ -293,9 +290,8 @@ def test_a_load_that_was_refused_for_certain_leaves_no_file(store, monkeypatch, 
 @pytest.mark.parametrize("policy", [None, "latest"])
 @pytest.mark.parametrize("batch", [None, Batch("query", 1, 10)])
 def test_a_write_of_spark_that_was_refused_for_certain_leaves_no_file(
-    store, monkeypatch, batch, policy
+    store, in_files, batch, policy
 ):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     queue = make_queue(store, key="customer", policy=policy)
     writer = make_stager(queue)
     writer.add(orders(10).to_batches()[0])
@@ -309,8 +305,7 @@ def test_a_write_of_spark_that_was_refused_for_certain_leaves_no_file(
 
 
 @pytest.mark.parametrize("policy", [None, "latest"])
-def test_the_files_of_a_load_whose_outcome_nobody_knows_are_kept(store, monkeypatch, policy):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_the_files_of_a_load_whose_outcome_nobody_knows_are_kept(store, in_files, policy):
     queue = make_queue(store, key="customer", policy=policy)
     unknown = CatalogUnavailable("the last change may have been made")
     unknown.outcome_unknown = True
@@ -321,11 +316,10 @@ def test_the_files_of_a_load_whose_outcome_nobody_knows_are_kept(store, monkeypa
     assert len(leftover_files(store)) == 1
 
 
-def test_a_catalog_without_room_refuses_loads_and_leaves_no_files(store, monkeypatch):
+def test_a_catalog_without_room_refuses_loads_and_leaves_no_files(store, in_files):
     """SQLite's own limit of pages is its error for a full disk."""
     if store.catalog.file is None:
         pytest.skip("a server has no such limit")
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     queue = make_queue(store)
     with store.catalog.read() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar() + 4

@@ -8,7 +8,6 @@ from sqlalchemy import select, update
 from benchmarks.growth import run_due
 from queue_core.catalog.slices import parts, rewritable
 from queue_core.catalog.tables import slices
-from queue_core.segments import stager
 from queue_core.upkeep.tasks import compaction
 from queue_core.upkeep.tasks import expire as expire_task
 from queue_core.values.model import Magazine
@@ -126,8 +125,7 @@ def test_small_slices_that_cannot_be_merged_are_looked_at_once(store, queue, mon
     ]
 
 
-def test_what_is_mostly_dead_is_rewritten_wherever_it_is(store, queue, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_what_is_mostly_dead_is_rewritten_wherever_it_is(store, queue, monkeypatch, in_files):
     queue.load(orders(100, LOADS))
     for number in range(LOADS):
         queue.load(orders(1, LOADS + 100 + number))

@@ -31,7 +31,6 @@ from queue_core.handling.output import OutputRows
 from queue_core.handling.verdicts import Verdicts
 from queue_core.pool import output as pool_output
 from queue_core.pool.output import PoolOutcomes, PoolOutput
-from queue_core.segments import stager
 from queue_core.values.model import StagedOutput
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting.settled_load import settle_and_load
@@ -429,9 +428,8 @@ def test_a_pool_that_stops_while_its_output_is_full_puts_its_messages_back(
 
 
 def test_a_pool_that_stops_while_its_rows_cannot_be_written_puts_its_messages_back(
-    store, queue, results, monkeypatch, caplog
+    store, queue, results, in_files, caplog
 ):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     queue.load(orders(20))
     folder = Path(store.storage.folder) / "segments" / "results"
     folder.parent.mkdir(exist_ok=True)

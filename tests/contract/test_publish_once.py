@@ -7,7 +7,6 @@ import pyarrow as pa
 import pytest
 
 from queue_core.errors import BadOption, PublicationRefused, StaleCheckpoint
-from queue_core.segments import stager
 from queue_core.values.model import Batch
 from queue_core.values.names import of_query
 from queue_core.values.outcomes import Settlement
@@ -37,9 +36,8 @@ def once(queue, segments, number, query="query-1", **known):
     return publish_once(queue.store.catalog, queue.store.storage, queue.info, segments, batch)
 
 
-@pytest.fixture(params=["inlined", "file"])
-def queue(request, store, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", (1 << 20) if request.param == "inlined" else 0)
+@pytest.fixture
+def queue(store, inlined):
     return make_queue(store)
 
 

@@ -41,9 +41,8 @@ SPOILED = {
 
 
 @pytest.fixture
-def queue(store, monkeypatch):
+def queue(store, monkeypatch, in_files):
     """Three segments in files: orders 0 to 999, to 1999 and to 2999; each of several chunks."""
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     monkeypatch.setattr(stager, "CHUNK_ROWS", 200)
     queue = make_queue(store)
     for first in (0, 1000, 2000):

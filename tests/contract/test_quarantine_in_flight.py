@@ -8,7 +8,6 @@ import pytest
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.session import Session
-from queue_core.segments import stager
 from queue_core.segments.reader import read_table
 from queue_core.values.model import INLINE
 from queue_core.values.names import of_query
@@ -68,8 +67,7 @@ def test_the_consumer_settles_what_it_had_read(store, queue, outcome, repaired):
 
 
 @pytest.mark.each_catalog
-def test_a_repair_by_fsck_takes_no_message_from_its_consumer_either(store, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_a_repair_by_fsck_takes_no_message_from_its_consumer_either(store, in_files):
     queue = make_filled(store, 6)
     held = queue.fire(4, consumer=store.consumer("other"))
     file = Path(store.storage.uri) / min(store.storage.list())

@@ -21,7 +21,6 @@ from queue_core.errors import (
     SchemaMismatch,
     StorageUnavailable,
 )
-from queue_core.segments import stager
 from queue_core.segments.storage import Storage
 from queue_core.selection import fifo_scan
 from queue_core.upkeep.tasks.shovel import Retries
@@ -42,10 +41,7 @@ def main(queue):
 # at once
 
 
-@pytest.mark.parametrize("inlined", [True, False])
-def test_messages_go_to_another_queue_in_one_transaction(store, monkeypatch, inlined):
-    if not inlined:
-        monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_messages_go_to_another_queue_in_one_transaction(store, inlined):
     queue = with_sidelined(store, 20, shards=3, key="customer")
     # Columns are matched by name.
     names = ("note", "customer", "amount", "number")
@@ -173,8 +169,7 @@ def test_a_subscription_is_refused_before_anything_is_moved_or_counted(store):
     assert store.view("jobs").num_rows == 0
 
 
-def test_a_target_whose_settings_change_meanwhile_is_checked_again(store, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_a_target_whose_settings_change_meanwhile_is_checked_again(store, monkeypatch, in_files):
     monkeypatch.setattr(redriving, "STEP_MESSAGES", 2)
     queue = with_sidelined(store, 6)
     other = make_queue(store, "other", key="number")
@@ -448,13 +443,14 @@ def test_a_job_that_cannot_go_on_shows_why(store):
 
 
 @pytest.mark.spoiled
-def test_damage_of_which_no_report_can_be_written_ends_a_shovel_and_a_job(store, monkeypatch):
+def test_damage_of_which_no_report_can_be_written_ends_a_shovel_and_a_job(
+    store, monkeypatch, in_files
+):
     """Nothing quarantines it, so that each further attempt would meet it again."""
 
     def refuse(*_):
         raise StorageUnavailable("the folder is read-only")
 
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     queue = with_sidelined(store, 2)
     make_queue(store, "other")
     for location in store.storage.list():

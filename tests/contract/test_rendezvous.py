@@ -7,7 +7,6 @@ import pytest
 
 from queue_core.catalog.slices import id_map
 from queue_core.errors import CatalogUnavailable, QueueDeactivated, QueueFull
-from queue_core.segments import stager
 from queue_core.values.model import Batch
 from queue_core.verbs.capacity import wait_line
 from queue_core.verbs.capacity.bounds import CapacityExceeded, OnFull
@@ -39,8 +38,7 @@ def test_a_load_returns_when_all_its_messages_are_fired(store, queue):
     assert standing(store) == []
 
 
-def test_a_load_whose_file_is_gone_when_its_turn_comes_writes_it_again(store, queue, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_a_load_whose_file_is_gone_when_its_turn_comes_writes_it_again(store, queue, in_files):
     first = Caller(lambda: queue.load(orders(1)))
     until(lambda: queue.peek().num_rows == 1)
     second = Caller(lambda: queue.load(orders(1, 1)))

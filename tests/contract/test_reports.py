@@ -8,7 +8,6 @@ import pytest
 
 from queue_core.catalog.records import task_log
 from queue_core.catalog.records.task_log import Moves
-from queue_core.segments import stager
 from tests.factories import make_queue, with_sidelined
 
 
@@ -49,8 +48,7 @@ def test_each_shard_in_which_something_was_moved_is_told(store):
     }
 
 
-def test_a_vacuum_is_of_the_store_and_tells_how_many_files_went(store, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def test_a_vacuum_is_of_the_store_and_tells_how_many_files_went(store, in_files):
     store.admin.vacuum(grace=0)
     assert store.view("reports").num_rows == 0, "nothing was removed"
     queue = shovelled(store, 2)

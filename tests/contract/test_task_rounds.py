@@ -11,7 +11,6 @@ from queue_core.catalog.record_tables import task_runs
 from queue_core.catalog.records import schedule
 from queue_core.catalog.records import task_runs as runs
 from queue_core.catalog.tables import files
-from queue_core.segments import stager
 from queue_core.support import faults
 from queue_core.upkeep.leader.lease import ROLE, LeaseLeader
 from queue_core.upkeep.tasks import shovel
@@ -197,9 +196,8 @@ def test_shares_of_a_compaction_have_all_shards_once(store, stream, monkeypatch)
     assert sorted(queue.browse().column("number").to_pylist()) == list(range(400))
 
 
-def test_shares_of_a_vacuum_remove_each_file_once(store, stream, monkeypatch):
+def test_shares_of_a_vacuum_remove_each_file_once(store, stream, monkeypatch, in_files):
     monkeypatch.setattr("queue_core.upkeep.tasks.vacuum.SHARE_FILES", 1)
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     queue = make_queue(store)
     for _ in range(6):
         queue.load(orders(5))
@@ -217,9 +215,8 @@ def test_shares_of_a_vacuum_remove_each_file_once(store, stream, monkeypatch):
     assert store.storage.list() == {}
 
 
-def test_shares_of_a_deep_check_find_each_fault_once(store, stream, monkeypatch):
+def test_shares_of_a_deep_check_find_each_fault_once(store, stream, monkeypatch, in_files):
     monkeypatch.setattr("queue_core.upkeep.tasks.fsck.SHARE_SEGMENTS", 1)
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     queue = make_queue(store)
     for _ in range(5):
         queue.load(orders(5))

@@ -32,10 +32,8 @@ def expected(table):
     ]
 
 
-@pytest.mark.parametrize("where", ["inlined", "file"])
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
-def test_every_type_comes_back_as_it_was(store, where, compression, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", (1 << 20) if where == "inlined" else 0)
+def test_every_type_comes_back_as_it_was(store, inlined, compression, monkeypatch):
     monkeypatch.setattr(stager, "CHUNK_ROWS", 5)
     table = wide_table()
     queue = make_queue(store, schema=table.schema, compression=compression)
@@ -43,7 +41,7 @@ def test_every_type_comes_back_as_it_was(store, where, compression, monkeypatch)
     ids = queue.load(table)
     messages = queue.fire("all").messages
 
-    assert len(store.storage.list()) == (1 if where == "file" else 0)
+    assert len(store.storage.list()) == (0 if inlined else 1)
     assert [messages.column(name).to_pylist() for name in LOADED] == expected(table)
     messages.validate(full=True)
 

@@ -10,7 +10,6 @@ from queue_core import ConsumerPool
 from queue_core.errors import CatalogUnavailable, DamagedCatalog, StorageUnavailable
 from queue_core.pool import browsing, outage, worker
 from queue_core.queue import opened
-from queue_core.segments import stager
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_filled, numbers_of, orders
 from tests.storages import mount_again, mount_away
@@ -24,9 +23,8 @@ def _soon(monkeypatch):
 
 
 @pytest.fixture
-def queue(store, monkeypatch):
+def queue(store, in_files):
     """A queue with ten messages in files, which are abandoned after two firings."""
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     return make_filled(store, 10, shards=2, max_deliveries=2)
 
 

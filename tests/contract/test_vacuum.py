@@ -9,7 +9,6 @@ from sqlalchemy import func, select, update
 from queue_core.catalog.slices import changes
 from queue_core.catalog.tables import files
 from queue_core.errors import BadOption, PublicationRefused, StorageUnavailable
-from queue_core.segments import stager
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.upkeep.tasks import vacuum as vacuum_module
@@ -28,8 +27,7 @@ from tests.storages import EVERYWHERE, mount_again, mount_away
 
 
 @pytest.fixture
-def queue(store, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+def queue(store, in_files):
     return make_queue(store)
 
 
