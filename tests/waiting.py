@@ -46,6 +46,12 @@ class Caller(threading.Thread):
         return self.result
 
 
+def all_at_once(*works: Callable[[], Any]) -> list[Any]:
+    """Do all in threads of their own, at the same time; return the results, or raise an error."""
+    callers = [Caller(work) for work in works]
+    return [caller.done() for caller in callers]
+
+
 def without_blind_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let callers that wait look again only if they are notified, or after a long time."""
 

@@ -1,7 +1,7 @@
 """Acts: who did what by hand, by any way, in the transaction that did it."""
 
 import json
-import threading
+from functools import partial
 from getpass import getuser
 from socket import gethostname
 
@@ -20,6 +20,7 @@ from queue_core.values.address import Address
 from tests.command_line import answer, runner
 from tests.dump import dump, log_earlier
 from tests.factories import make_filled, make_queue, orders
+from tests.waiting import all_at_once
 
 
 def acts_of(store, queue=None):
@@ -237,13 +238,7 @@ def test_threads_of_one_act_share_its_row_and_two_acts_do_not(store):
     other = make_filled(store, 20, name="returns")
     queue.choose("all").sideline()
     other.choose("all").sideline()
-    together = [
-        threading.Thread(target=each.shovel, kwargs={"force": True}) for each in (queue, other)
-    ]
-    for thread in together:
-        thread.start()
-    for thread in together:
-        thread.join()
+    all_at_once(*(partial(each.shovel, force=True) for each in (queue, other)))
 
     found = {row["queue"]: row for row in acts_of(store) if row["verb"] == "shovel"}
     assert {name: row["messages"] for name, row in found.items()} == {"orders": 400, "returns": 20}

@@ -18,7 +18,7 @@ from queue_core.values.outcomes import Settlement
 from tests.dump import dump
 from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.forks import in_a_fork
-from tests.waiting import PATIENCE, Caller, waits
+from tests.waiting import PATIENCE, Caller, all_at_once, waits
 
 pytestmark = pytest.mark.each_catalog
 
@@ -149,11 +149,7 @@ def test_threads_of_one_process_share_its_consumer_and_never_a_message(store):
         while len(fired) < 60:
             fired.extend(numbers_of(queue.fire(5).messages))
 
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    all_at_once(*[work] * 3)
 
     assert sorted(fired) == list(range(60))
 

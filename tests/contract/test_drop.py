@@ -14,7 +14,7 @@ from tests.contract.pools import eventually
 from tests.dump import backdate, dump
 from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.job_steps import run_job
-from tests.waiting import Caller, until, waits
+from tests.waiting import Caller, all_at_once, until, waits
 
 
 def test_a_dropped_queue_leaves_nothing_behind(store):
@@ -83,9 +83,7 @@ def test_of_many_drops_at_once_one_takes_the_messages(store, address):
             except NoSuchQueue:
                 return 0
 
-    callers = [Caller(drop) for _ in range(together.parties)]
-
-    assert sorted(caller.done() for caller in callers) == [0, 0, 0, 50]
+    assert sorted(all_at_once(*[drop] * together.parties)) == [0, 0, 0, 50]
     assert store.queues() == []
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.factories import make_queue
-from tests.waiting import PATIENCE, Caller
+from tests.waiting import PATIENCE, Caller, all_at_once
 
 COMMANDS = pa.schema([("command", pa.string()), ("x", pa.int32()), ("y", pa.int32())])
 EVENTS = pa.schema([("device", pa.string()), ("key", pa.string())])
@@ -33,9 +33,7 @@ def test_drawing_commands_come_in_bursts_and_are_drawn_at_a_steady_rate(store):
             drawn.extend(firing.messages.select(["x", "y"]).to_pylist())
             screen.delete(firing)
 
-    callers = [Caller(application), Caller(display)]
-    for caller in callers:
-        caller.done()
+    all_at_once(application, display)
 
     assert drawn == [{"x": x, "y": y} for y in range(6) for x in range(4)]
     assert max(ahead) <= 8
@@ -80,8 +78,7 @@ def test_tiles_of_an_image_go_through_a_pipeline(store):
             coded[message["tile"]] = np.asarray(message["pixels"], np.float32).tobytes()
             transformed.delete(firing)
 
-    for caller in [Caller(camera), Caller(transform), Caller(encode)]:
-        caller.done()
+    all_at_once(camera, transform, encode)
 
     assert list(coded) == list(range(12))
     for tile, pixels in enumerate(image):

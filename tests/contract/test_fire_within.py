@@ -12,7 +12,7 @@ from queue_core.errors import BadOutcome, ConsumerFenced, DamagedSegment
 from queue_core.values.ids import IdSet
 from tests.contract.callers import KINDS, caller_of
 from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders
-from tests.waiting import PATIENCE, Caller
+from tests.waiting import PATIENCE, all_at_once
 
 pytestmark = pytest.mark.each_catalog
 
@@ -193,8 +193,7 @@ def test_threads_take_each_message_once(store, caller):
                 except Conflict:
                     connection.rollback()
 
-    for thread in [Caller(work) for _ in range(3)]:
-        thread.done()
+    all_at_once(*[work] * 3)
 
     assert caller.sold() == list(range(30))
 

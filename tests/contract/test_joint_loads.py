@@ -4,6 +4,7 @@ import signal
 import threading
 import time
 from contextlib import contextmanager
+from functools import partial
 from unittest import mock
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from queue_core.support.faults import InjectedFault, arm
 from queue_core.waiting.joint_load import JOINED_BYTES, JointLoads, commit_load
 from tests.contract.callers import caller_of
 from tests.factories import make_queue, numbers_of, orders
-from tests.waiting import waiting_loads
+from tests.waiting import all_at_once, waiting_loads
 
 pytestmark = pytest.mark.each_catalog
 
@@ -165,11 +166,7 @@ def test_messages_of_each_producer_stay_in_order(store):
         for number in range(each):
             queue.load(orders(1, 1_000 * producer + number))
 
-    threads = [threading.Thread(target=produce, args=(n,)) for n in range(producers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
+    all_at_once(*(partial(produce, n) for n in range(producers)))
 
     fired = numbers_of(queue.fire("all").messages)
     assert len(fired) == producers * each

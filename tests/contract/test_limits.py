@@ -22,7 +22,7 @@ from tests.clocks import jump
 from tests.contract.pools import PATIENCE
 from tests.contract.test_statements import transactions
 from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders
-from tests.waiting import Caller, look_at_once
+from tests.waiting import Caller, all_at_once, look_at_once
 
 #: A rate that gives no second message during a test.
 SLOW = 0.001
@@ -194,8 +194,7 @@ def test_threads_have_no_more_messages_in_flight_than_the_limit(store):
             taken.extend(firing.ids.to_pylist())
             queue.delete(firing)
 
-    for caller in [Caller(work) for _ in range(4)]:
-        caller.done()
+    all_at_once(*[work] * 4)
 
     assert len(taken) == len(set(taken)) == 40
 

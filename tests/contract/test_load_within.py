@@ -5,6 +5,7 @@ import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import psycopg
 import pyarrow as pa
@@ -19,7 +20,7 @@ from queue_core.support import faults
 from queue_core.waiting.smart import snapshot
 from tests.contract.callers import KINDS, caller_of
 from tests.factories import make_filled, make_queue, numbers_of, orders
-from tests.waiting import without_blind_looks
+from tests.waiting import all_at_once, without_blind_looks
 
 pytestmark = pytest.mark.each_catalog
 
@@ -227,11 +228,7 @@ def test_two_threads_load_in_transactions_of_their_own(store, caller):
                 if number % 3:
                     connection.commit()
 
-    threads = [threading.Thread(target=work, args=(first,)) for first in (0, 100, 200)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
+    all_at_once(*(partial(work, first) for first in (0, 100, 200)))
 
     assert [number for number in waiting(queue) if number < 1000] == caller.sold()
     assert len(caller.sold()) == 40

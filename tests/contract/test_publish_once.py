@@ -2,6 +2,7 @@
 
 import json
 import threading
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -22,6 +23,7 @@ from tests.factories import (
     publish,
     publish_once,
 )
+from tests.waiting import all_at_once
 
 #: The tickets of a batch, of a consumer of another store.
 T5, T6 = (json.dumps({"consumer": "elsewhere", "ticket": ticket}) for ticket in (5, 6))
@@ -207,11 +209,7 @@ def test_one_of_several_drivers_with_one_checkpoint_publishes(queue):
         barrier.wait()
         outcomes.append(once(queue, segments[number], 5))
 
-    threads = [threading.Thread(target=drive, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    all_at_once(*(partial(drive, number) for number in range(4)))
 
     assert sorted(outcomes) == [False, False, False, True]
     assert numbers_of(queue.fire("all").messages) == list(range(10))

@@ -18,6 +18,7 @@ from queue_core.values.retry import Retry
 from queue_core.values.settings import QueueSettings
 from tests.dump import dump
 from tests.factories import ORDERS, make_queue, numbers_of, orders
+from tests.waiting import all_at_once
 
 
 def test_a_new_queue_is_found_as_it_was_made(store):
@@ -122,11 +123,7 @@ def test_of_many_that_create_a_queue_at_once_one_does(store, exist_ok):
         except QueueExists:
             outcomes.append(None)
 
-    threads = [threading.Thread(target=create) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    all_at_once(*[create] * 6)
 
     made = [outcome for outcome in outcomes if outcome is not None]
     assert len(outcomes) == 6

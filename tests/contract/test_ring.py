@@ -1,6 +1,6 @@
 """Ring: a full queue drops its oldest waiting messages, and never messages in flight."""
 
-import threading
+from functools import partial
 
 import pytest
 
@@ -8,6 +8,7 @@ from queue_core.errors import QueueFull
 from tests.books import audit
 from tests.dump import dump
 from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders
+from tests.waiting import all_at_once
 
 
 def numbers(queue):
@@ -106,12 +107,7 @@ def test_concurrent_loads_and_firings_never_exceed_the_bound(store):
         for _ in range(30):
             mine.delete(mine.fire(4))
 
-    threads = [threading.Thread(target=load, args=(100 * n,)) for n in range(2)]
-    threads += [threading.Thread(target=fire) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    all_at_once(partial(load, 0), partial(load, 100), fire, fire)
 
     assert seen
     assert max(seen) <= 20

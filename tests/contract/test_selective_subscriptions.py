@@ -1,6 +1,5 @@
 """Subscriptions with a selector: they take in what matches, and pass by the rest."""
 
-import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from tests.books import audit, in_order, leftover_files
 from tests.damages import spoil_files
 from tests.dump import log_in_a_minute
 from tests.factories import drained, load_singly, make_queue, numbers_of, orders
-from tests.waiting import Caller, waits
+from tests.waiting import Caller, all_at_once, waits
 
 #: Messages that become a file.
 MANY = 4_000
@@ -299,11 +298,7 @@ def test_several_consumers_share_one(store):
         with Store(store.address) as own:
             found.extend(drained(own.queue("even"), 3))
 
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    all_at_once(*[work] * 3)
 
     assert sorted(found) == list(range(0, 200, 2))
     in_order(store)

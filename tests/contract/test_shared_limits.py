@@ -3,6 +3,7 @@
 import json
 import time
 from collections import Counter
+from functools import partial
 
 import pytest
 
@@ -17,7 +18,7 @@ from tests.clocks import jump
 from tests.contract.pools import PATIENCE
 from tests.contract.test_why import reasons
 from tests.factories import make_filled, make_queue, orders
-from tests.waiting import Caller
+from tests.waiting import Caller, all_at_once
 
 pytestmark = pytest.mark.each_catalog
 
@@ -170,8 +171,7 @@ def test_firings_of_many_threads_never_exceed_a_shared_limit(store, queues):
                 done[name] += len(firing)
                 queue.delete(firing)
 
-    for caller in [Caller(lambda name=name: work(name)) for name in "aabb"]:
-        caller.done()
+    all_at_once(*(partial(work, name) for name in "aabb"))
 
     assert done == {"a": 30, "b": 30}
     assert max(most) <= 5
@@ -232,8 +232,7 @@ def test_changes_of_two_queues_at_once_do_not_wait_for_each_other(store, queues)
             limits = [limit(name="crm", in_flight=number), limit(name=name, in_flight=1)]
             store.queue(name).admin.change_settings(limits=limits[:: (-1) ** number])
 
-    for caller in [Caller(lambda name=name: work(name)) for name in "ab"]:
-        caller.done()
+    all_at_once(*(partial(work, name) for name in "ab"))
 
     found = {each for name in "ab" for each in store.queue(name).info.settings.limits}
     assert {each.name for each in found} == {"crm", "a", "b"}

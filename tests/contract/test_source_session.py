@@ -3,6 +3,7 @@
 import threading
 import time
 from contextlib import contextmanager
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -23,7 +24,7 @@ from queue_core.upkeep.tasks import shovel as shovel_task
 from tests.clocks import jump
 from tests.dump import dump
 from tests.factories import make_filled, make_queue, orders, planned, with_sidelined
-from tests.waiting import look_at_once, until
+from tests.waiting import all_at_once, look_at_once, until
 
 PATIENCE = 60.0
 START = Offset("reader", 0)
@@ -425,11 +426,7 @@ def test_queries_of_a_process_keep_two_connections_to_a_server(store, session):
     for number, query in enumerate(queries):
         ask(query, Offset(f"query-{number}", 0))
         # As the heartbeat and a side task beside the planner.
-        threads = [threading.Thread(target=read, args=(query.store.catalog,)) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(PATIENCE)
+        all_at_once(*[partial(read, query.store.catalog)] * 3)
     end = time.monotonic() + PATIENCE
     while connections(store) - before > 2:
         assert time.monotonic() < end, "connections stay open"

@@ -1,6 +1,5 @@
 """Subscriptions: each gets every message of a queue's log once, and has its own outcomes."""
 
-import threading
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,7 +28,7 @@ from tests.books import audit, in_order, leftover_files
 from tests.contract.callers import caller_of
 from tests.dump import log_earlier
 from tests.factories import drained, make_queue, numbers_of, orders
-from tests.waiting import Caller, waits
+from tests.waiting import Caller, all_at_once, waits
 
 #: Messages that become a file.
 MANY = 4_000
@@ -263,11 +262,7 @@ def test_several_consumers_share_a_subscription(store):
         with Store(store.address) as own:
             found.extend(drained(own.queue("billing"), 3))
 
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    all_at_once(*[work] * 3)
 
     assert sorted(found) == list(range(200))
     assert waiting(store, "billing") == 0

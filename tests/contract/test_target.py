@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 import time
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -15,6 +16,7 @@ from queue_core.errors import BadOption, BadSelector, ConsumerFenced, NoSuchQueu
 from queue_core.pool import target
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, numbers_of, orders
+from tests.waiting import all_at_once
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -306,11 +308,7 @@ def test_threads_that_pull_from_one_consumer_get_each_message_once(store, queue)
             consumer.queue.delete(firing)
 
     with ConsumerTarget(store, "orders", Woken()) as target:
-        threads = [threading.Thread(target=work, args=(target.consumers[0],)) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(PATIENCE)
+        all_at_once(*[partial(work, target.consumers[0])] * 4)
         pulled += pull_all(target, 200 - len(pulled))["orders"]
     assert sorted(pulled) == list(range(200))
 

@@ -1,7 +1,7 @@
 """The catalog keeps the trace of one failure of each queue, kind and fingerprint."""
 
-import threading
 import time
+from functools import partial
 
 import pytest
 from sqlalchemy import update
@@ -12,6 +12,7 @@ from queue_core.catalog.records import traces
 from queue_core.upkeep.tasks.purge import purge
 from tests.contract.pools import PATIENCE
 from tests.factories import load_singly, make_filled, make_queue, sideline_traced
+from tests.waiting import all_at_once
 
 pytestmark = pytest.mark.each_catalog
 
@@ -169,11 +170,7 @@ def test_processes_that_keep_the_same_ones_at_once_do_not_fail(store, address):
                     errors.append(error)
 
     backward = list(reversed(reasons))
-    threads = [threading.Thread(target=run, args=(mine,)) for mine in (reasons, backward)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    all_at_once(*(partial(run, mine) for mine in (reasons, backward)))
 
     assert errors == []
     assert kept(store).keys() == set(reasons)

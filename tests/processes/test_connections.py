@@ -22,7 +22,7 @@ from tests.books import audit, leftover_files
 from tests.factories import make_filled, make_queue, orders
 from tests.processes import actors
 from tests.processes.actors import Actor
-from tests.waiting import PATIENCE, Caller, until
+from tests.waiting import PATIENCE, Caller, all_at_once, until
 
 pytestmark = pytest.mark.each_catalog
 
@@ -82,8 +82,7 @@ def test_many_threads_share_a_store(store, monkeypatch):
             queue.load(orders(2))
             queue.delete(queue.fire(1))
 
-    for caller in [Caller(work) for _ in range(40)]:
-        caller.done()
+    all_at_once(*[work] * 40)
 
     books = audit(store)
     assert (books.deleted, len(books.ids())) == (120, 120)
@@ -254,8 +253,7 @@ def test_threads_that_return_connections_at_once_start_one_timer(store, sessions
         with store.catalog.read():
             together.wait(PATIENCE)
 
-    for caller in [Caller(use) for _ in range(8)]:
-        caller.done()
+    all_at_once(*[use] * 8)
     assert Slow.made == 1
 
 

@@ -1,6 +1,7 @@
 """The list of consumers: append, delete and pass over it, by one thread and by several."""
 
 import threading
+from functools import partial
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from hypothesis.stateful import (
 )
 
 from queue_core.consumers.entries import EntryList
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, all_at_once
 
 
 def chained(entries):
@@ -147,11 +148,7 @@ def test_threads_lose_and_add_no_items(scripts, seed):
             if number % 7 == 0:
                 passes.append([item[1] for item in entries if item[0] == me])
 
-    threads = [threading.Thread(target=work, args=(me,)) for me in range(len(scripts))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
+    all_at_once(*(partial(work, me) for me in range(len(scripts))))
 
     appended = [entry for mine in shared for entry in mine]
     assert sum(deletions) == sum(entry.deleted for entry in appended)

@@ -1,6 +1,7 @@
 """The states of consumers: each move that there is, and no other."""
 
 import threading
+from functools import partial
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from hypothesis.stateful import (
 
 from queue_core.consumers.consumer import QueueConsumer, SuspendReason
 from queue_core.consumers.lists import WANTING, ConsumerLists, ConsumerState
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, all_at_once
 
 PRIORITIES = (-1, 7, None)
 
@@ -128,11 +129,7 @@ def test_threads_that_move_one_consumer_leave_it_in_one_list():
             lists.set_interest(consumer, (me + turn) % 3 != 0)
             lists.set_notified(consumer, turn % 2 == 0)
 
-    threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
+    all_at_once(*(partial(work, me) for me in range(4)))
 
     everywhere = [
         *lists.not_interested,

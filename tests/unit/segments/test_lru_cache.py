@@ -8,6 +8,7 @@ import pytest
 
 from queue_core.segments.lru_cache import LruCache
 from tests.forks import in_a_fork
+from tests.waiting import all_at_once
 
 
 def test_the_least_recently_used_entries_are_evicted_first():
@@ -54,11 +55,7 @@ def test_no_update_of_another_thread_is_lost():
         for _ in range(1000):
             cache.update("a", lambda old: (old or 0) + 1)
 
-    threads = [threading.Thread(target=count) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    all_at_once(*[count] * 4)
     assert cache.get("a") == 4000
 
 
