@@ -1,7 +1,6 @@
 """Settings hold for every producer as soon as they are changed, also for one that opened before."""
 
 import json
-import threading
 
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -17,8 +16,9 @@ from queue_core.catalog import seals
 from queue_core.catalog.tables import queues
 from queue_core.errors import BadOption, QueueFull
 from tests.books import leftover_files
-from tests.contract.pools import PATIENCE, eventually
+from tests.contract.pools import eventually
 from tests.factories import make_filled, make_queue, numbers_of, orders
+from tests.waiting import Caller
 
 
 @pytest.fixture
@@ -79,14 +79,12 @@ def test_bounds(store, other, fresh):
 
 def test_a_load_that_waits_follows_a_policy_and_a_wider_bound(store, other):
     queue = make_filled(store, 1, key="customer", max_size=1)
-    early, ids = other.queue("orders"), []
-    thread = threading.Thread(target=lambda: ids.append(early.load(orders(1, 10))))
-    thread.start()
+    early = other.queue("orders")
+    load = Caller(lambda: early.load(orders(1, 10)))
     eventually(lambda: _waits(store))
     queue.admin.change_settings(max_size=None, policy="latest")
-    thread.join(PATIENCE)
 
-    assert len(ids) == 1
+    assert len(load.done()) == 1
     assert waiting(queue) == [10]
 
 

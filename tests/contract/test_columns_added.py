@@ -18,6 +18,7 @@ from tests.books import audit
 from tests.contract.callers import caller_of
 from tests.contract.pools import Recorder, eventually
 from tests.factories import load_singly, make_filled, make_queue, orders
+from tests.waiting import Caller
 
 START = Offset("reader", 0)
 EXTRA = pa.schema([("extra", pa.string())])
@@ -99,14 +100,12 @@ def test_columns_that_are_added_within_a_firing_are_read(store, grow, monkeypatc
 
 
 def test_a_firing_that_waits_reads_columns_that_are_added_meanwhile(store, grow):
-    queue, found = make_queue(store), []
-    waiting = threading.Thread(target=lambda: found.append(queue.fire("all", timeout=60).messages))
-    waiting.start()
+    queue = make_queue(store)
+    waiting = Caller(lambda: queue.fire("all", timeout=60).messages)
     eventually(lambda: waits(store))
     grow("orders", [0], extra="x")
-    waiting.join(60)
 
-    assert values(found[0], "extra") == [(0, "x")]
+    assert values(waiting.done(), "extra") == [(0, "x")]
 
 
 @pytest.mark.parametrize("rows", ["dicts", "table", "generator", "reader"])

@@ -22,6 +22,7 @@ from tests.factories import (
     publish_once,
     with_sidelined,
 )
+from tests.waiting import Caller
 
 YEAR = 365 * 24 * 3600.0
 
@@ -89,18 +90,16 @@ def test_a_load_under_way_is_in_the_queue_before_it_is_given_up(store):
         return at_commit(paused, **how)
 
     slow = store.queue("orders")
-    loading = threading.Thread(target=lambda: slow.load(orders(1)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store.catalog, "write", slowly)
-        loading.start()
+        loading = Caller(lambda: slow.load(orders(1)))
         assert begun.wait(60)
-    giving_up = threading.Thread(target=queue.admin.deactivate)
-    giving_up.start()
+    giving_up = Caller(queue.admin.deactivate)
     giving_up.join(0.3)
     assert giving_up.is_alive(), "it waits for the load"
     go_on.set()
-    loading.join(60)
-    giving_up.join(60)
+    loading.done()
+    giving_up.done()
     assert queue.browse().num_rows == 1
 
 

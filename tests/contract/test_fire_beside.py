@@ -1,6 +1,5 @@
 """Firings beside a transaction of a caller that holds the locks of their shards."""
 
-import threading
 import time
 
 import pytest
@@ -373,15 +372,12 @@ def test_a_firing_that_waits_gets_them_after_the_transaction(store, caller):
     queue = make_filled(store, 2, shards=1)
     with caller.connected() as connection:
         queue.within(connection).delete(queue.within(connection).fire())
-        found = []
-        waiting = threading.Thread(target=lambda: found.append(queue.fire(timeout=PATIENCE)))
-        waiting.start()
+        waiting = Caller(lambda: queue.fire(timeout=PATIENCE))
         # For longer than its first attempt, and the pause after that.
         time.sleep(0.9)
         assert waiting.is_alive()
         connection.commit()
-        waiting.join(PATIENCE)
-    assert [numbers_of(firing.messages) for firing in found] == [[1]]
+        assert numbers_of(waiting.done().messages) == [1]
 
 
 def test_another_transaction_finds_nothing_and_goes_on(store, caller):

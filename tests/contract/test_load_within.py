@@ -2,7 +2,6 @@
 
 import gc
 import sqlite3
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -20,7 +19,7 @@ from queue_core.support import faults
 from queue_core.waiting.smart import snapshot
 from tests.contract.callers import KINDS, caller_of
 from tests.factories import make_filled, make_queue, numbers_of, orders
-from tests.waiting import all_at_once, without_blind_looks
+from tests.waiting import Caller, all_at_once, without_blind_looks
 
 pytestmark = pytest.mark.each_catalog
 
@@ -157,42 +156,32 @@ def test_vacuum_waits_for_a_load_that_is_not_committed_yet(store, caller):
     if store.catalog.file is not None:
         pytest.skip("SQLite has one writer: vacuum waits anyway")
     queue = make_queue(store)
-    removed = []
     with caller.connected() as connection:
         queue.within(connection).load(LARGE)
-        vacuum = threading.Thread(target=lambda: removed.extend(store.admin.vacuum(grace=0)))
-        vacuum.start()
+        vacuum = Caller(lambda: store.admin.vacuum(grace=0))
         time.sleep(0.2)
         connection.commit()
-        vacuum.join(PATIENCE)
+        assert vacuum.done() == []
 
-    assert removed == []
     assert queue.browse().num_rows == 50_000
 
 
 def test_a_waiting_consumer_is_woken_at_the_commit(store, caller, monkeypatch):
     without_blind_looks(monkeypatch)
     queue = make_queue(store)
-    found = []
-
-    def fire():
-        found.append(queue.fire(timeout=PATIENCE))
-        found.append(time.monotonic())
-
-    consumer = threading.Thread(target=fire)
-    consumer.start()
+    consumer = Caller(lambda: (queue.fire(timeout=PATIENCE), time.monotonic()))
     with caller.connected() as connection:
         time.sleep(0.2)
         queue.within(connection).load(orders(1, 1))
         time.sleep(0.2)
-        assert found == []
+        assert consumer.is_alive()
         connection.commit()
         committed = time.monotonic()
-    consumer.join(PATIENCE)
+    firing, woken = consumer.done()
 
-    assert numbers_of(found[0].messages) == [1]
-    assert found[1] - committed < PATIENCE / 2, "only the end of its time has woken it"
-    queue.delete(found[0])
+    assert numbers_of(firing.messages) == [1]
+    assert woken - committed < PATIENCE / 2, "only the end of its time has woken it"
+    queue.delete(firing)
 
 
 @pytest.mark.parametrize("settings", [{}, {"dedup": ["number"]}], ids=str)

@@ -184,12 +184,11 @@ def test_a_firing_wakes_the_load_that_it_meets(store, address):
     queue = make_queue(store, max_size=0)
     # With connections of its own, because the load notifies as well when it leaves its line.
     with Store(apart(address)) as other:
-        load = threading.Thread(target=other.queue("orders").load, args=(orders(1),))
-        load.start()
+        load = Caller(lambda: other.queue("orders").load(orders(1)))
         eventually(lambda: queue.peek().num_rows)
         with _notifications(store) as sent:
             queue.fire()
-        load.join(PATIENCE)
+        load.done()
 
     assert [count for count in sent if count] == [1]
 

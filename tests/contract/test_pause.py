@@ -1,6 +1,5 @@
 """A paused queue gives nothing to anybody: paused by a person, or by its setting `concurrency`."""
 
-import threading
 import time
 
 import pytest
@@ -10,6 +9,7 @@ from queue_core.errors import BadOption, QueueDeactivated
 from tests.command_line import answer, refusal
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, numbers_of, orders
+from tests.waiting import Caller
 
 pytestmark = pytest.mark.usefixtures("quick_beats")
 
@@ -103,17 +103,12 @@ def test_a_pause_is_not_a_setting_and_keeps_its_time(store, queue):
 def test_a_firing_that_waits_goes_on_when_the_pause_ends(queue, pause, how):
     queue.load(orders(3))
     pause.begin()
-    fired = []
-    waiting = threading.Thread(
-        target=lambda: fired.append(len(queue.fire("all", timeout=PATIENCE, **how)))
-    )
-    waiting.start()
+    waiting = Caller(lambda: queue.fire("all", timeout=PATIENCE, **how))
     waiting.join(0.3)
     assert waiting.is_alive()
 
     pause.end()
-    waiting.join(PATIENCE)
-    assert fired == [3]
+    assert len(waiting.done()) == 3
 
 
 @by_a_person

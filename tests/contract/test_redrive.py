@@ -1,7 +1,6 @@
 """A person moves the sideline to another queue, or back to main: at once, or as a job."""
 
 import logging
-import threading
 import time
 from functools import partial
 
@@ -29,9 +28,10 @@ from queue_core.verbs.operator import redriving
 from queue_core.watching import present
 from queue_core.watching.problems import of_queue
 from tests.books import audit, leftover_files
-from tests.contract.pools import PATIENCE, eventually
+from tests.contract.pools import eventually
 from tests.factories import ORDERS, aside, make_queue, numbers_of, orders, with_sidelined
 from tests.job_steps import make_late, run_job, the_job
+from tests.waiting import Caller
 
 
 def main(queue):
@@ -295,15 +295,13 @@ def test_a_job_moves_what_was_there_when_it_began(store):
 def test_a_job_keeps_its_rate_and_is_cancelled_between_two_steps(store):
     queue = with_sidelined(store, 1000)
     job = queue.start_shovel(rate=10)
-    thread = threading.Thread(target=run_job, args=(store, job))
     begin = time.monotonic()
-    thread.start()
+    running = Caller(lambda: run_job(store, job))
     eventually(lambda: the_job(store)["moved"] >= 20)
     assert time.monotonic() - begin > 0.9
 
     assert store.admin.cancel(job)
-    thread.join(PATIENCE)
-    assert not thread.is_alive()
+    running.done()
     row = the_job(store)
     assert row["state"] == "cancelled"
     assert row["moved"] == len(main(queue)) == 1000 - len(aside(queue))
@@ -316,8 +314,7 @@ def test_a_job_waits_for_room(store):
     queue = with_sidelined(store, 6)
     other = make_queue(store, "other", max_size=4)
     job = queue.start_shovel(to="other")
-    thread = threading.Thread(target=run_job, args=(store, job))
-    thread.start()
+    running = Caller(lambda: run_job(store, job))
     eventually(lambda: the_job(store)["error"])
     row = the_job(store)
     assert (row["state"], row["moved"], row["seconds_left"]) == ("running", 4, None)
@@ -326,7 +323,7 @@ def test_a_job_waits_for_room(store):
     assert (still.kind, still.action, still.fields) == ("still", "cancel", {"job": job})
     assert f"{job} does not move: queue 'other' has no room" in still.text
     other.delete(other.fire("all"))
-    thread.join(PATIENCE)
+    running.done()
 
     row = the_job(store)
     assert (row["state"], row["error"]) == ("done", None)

@@ -15,7 +15,7 @@ from hypothesis.stateful import (
 )
 
 from queue_core.consumers.entries import EntryList
-from tests.waiting import PATIENCE, all_at_once
+from tests.waiting import PATIENCE, Caller, all_at_once
 
 
 def chained(entries):
@@ -56,10 +56,7 @@ def test_a_pass_that_looks_at_an_item_does_not_block_others():
     entries = EntryList()
     entries.append("a")
     for _ in entries:
-        other = threading.Thread(target=lambda: entries.append("b").delete())
-        other.start()
-        other.join(PATIENCE)
-        assert not other.is_alive()
+        Caller(lambda: entries.append("b").delete()).done()
 
 
 def test_deleted_entries_do_not_pile_up_in_a_list_without_passes():
