@@ -92,6 +92,11 @@ def numbers_of(messages: pa.Table) -> list[int]:
     return messages.column("number").to_pylist()
 
 
+def main(queue: Queue) -> list[int]:
+    """Which orders are in main, sorted."""
+    return sorted(numbers_of(queue.browse()))
+
+
 def aside(queue: Queue) -> list[int]:
     """Which orders are in the sideline, sorted."""
     return sorted(numbers_of(queue.browse(magazine="sideline")))

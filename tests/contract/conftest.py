@@ -7,13 +7,14 @@ import pytest
 
 from ignis_source.options import SourceOptions
 from ignis_source.session import Session
-from queue_core import Store
+from queue_core import Queue, Store
 from queue_core.catalog.holders import interests
 from queue_core.segments import stager
 from queue_core.values.address import Address
 from tests.books import audit
 from tests.command_line import Ignis, runner
 from tests.contract.pools import PATIENCE
+from tests.factories import make_queue
 from tests.servers import Postgres
 
 
@@ -34,6 +35,18 @@ def on_postgres(postgres: Postgres, tmp_path: Path) -> Iterator[Store]:
         Store(Address.of(catalog=url, storage=tmp_path / "store")) as store,
     ):
         yield store
+
+
+@pytest.fixture
+def queue(store: Store) -> Queue:
+    """An empty queue of one shard."""
+    return make_queue(store)
+
+
+@pytest.fixture
+def topic(store: Store) -> Queue:
+    """An empty queue of one shard with a log."""
+    return make_queue(store, log="7 days")
 
 
 @pytest.fixture

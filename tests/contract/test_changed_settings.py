@@ -18,7 +18,7 @@ from queue_core.errors import BadOption, QueueFull
 from tests.books import leftover_files
 from tests.contract.pools import eventually
 from tests.factories import make_filled, make_queue, numbers_of, orders
-from tests.waiting import Caller
+from tests.waiting import Caller, waits
 
 
 @pytest.fixture
@@ -81,16 +81,11 @@ def test_a_load_that_waits_follows_a_policy_and_a_wider_bound(store, other):
     queue = make_filled(store, 1, key="customer", max_size=1)
     early = other.queue("orders")
     load = Caller(lambda: early.load(orders(1, 10)))
-    eventually(lambda: _waits(store))
+    waits(store, 1)
     queue.admin.change_settings(max_size=None, policy="latest")
 
     assert len(load.done()) == 1
     assert waiting(queue) == [10]
-
-
-def _waits(store):
-    with store.catalog.read() as connection:
-        return connection.exec_driver_sql("SELECT count(*) FROM waiters").scalar()
 
 
 def test_sweeps_expiries_and_shovels(store, other):

@@ -15,6 +15,7 @@ from tests.contract.pools import Recorder, eventually
 from tests.factories import (
     aside,
     load_singly,
+    main,
     make_filled,
     make_queue,
     numbers_of,
@@ -22,15 +23,6 @@ from tests.factories import (
     planned,
     seen,
 )
-
-
-@pytest.fixture
-def queue(store):
-    return make_queue(store)
-
-
-def main(queue):
-    return sorted(numbers_of(queue.browse()))
 
 
 def reports(store):

@@ -12,7 +12,7 @@ import typer
 
 from queue_core.selection import rounds
 from tests.command_line import answer, refusal
-from tests.factories import aside, make_filled, numbers_of, orders
+from tests.factories import aside, main, make_filled, numbers_of, orders
 
 
 @pytest.fixture
@@ -21,10 +21,6 @@ def queue(store):
     queue = make_filled(store, 10)
     queue.sideline(queue.fire(4).ids)
     return queue
-
-
-def main(queue):
-    return sorted(numbers_of(queue.browse()))
 
 
 def test_get_shows_messages_by_id_and_by_selector(ignis, queue):

@@ -5,11 +5,9 @@ from contextlib import closing
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import func, select
 
 from ignis_source.offset import Offset
 from queue_core import ConsumerPool, ConsumerTarget, batch_handler
-from queue_core.catalog.holder_tables import waiters
 from queue_core.catalog.holders import interests
 from queue_core.catalog.slices.rewritable import NEIGHBOURS
 from queue_core.errors import SchemaMismatch
@@ -18,7 +16,7 @@ from tests.books import audit
 from tests.contract.callers import caller_of
 from tests.contract.pools import Recorder, eventually
 from tests.factories import load_singly, make_filled, make_queue, orders
-from tests.waiting import Caller
+from tests.waiting import Caller, waits
 
 START = Offset("reader", 0)
 EXTRA = pa.schema([("extra", pa.string())])
@@ -36,12 +34,6 @@ def grow(store):
         other.load([{"number": number, **values} for number in numbers])
 
     return grow
-
-
-def waits(store):
-    """Whether a firing waits in line."""
-    with store.catalog.read() as connection:
-        return connection.scalar(select(func.count()).select_from(waiters))
 
 
 def values(table, *names):
@@ -102,7 +94,7 @@ def test_columns_that_are_added_within_a_firing_are_read(store, grow, monkeypatc
 def test_a_firing_that_waits_reads_columns_that_are_added_meanwhile(store, grow):
     queue = make_queue(store)
     waiting = Caller(lambda: queue.fire("all", timeout=60).messages)
-    eventually(lambda: waits(store))
+    waits(store, 1, "fire")
     grow("orders", [0], extra="x")
 
     assert values(waiting.done(), "extra") == [(0, "x")]

@@ -33,11 +33,6 @@ def count(store, table=segments):
         return connection.scalar(select(func.count()).select_from(table))
 
 
-@pytest.fixture
-def queue(store):
-    return make_queue(store)
-
-
 def test_single_loads_become_one_segment_and_stay_what_they_were(store, queue):
     ids = load_singly(queue, NEIGHBOURS - 1)
     assert queue.admin.compact() == 0, "few neighbours are left alone"

@@ -30,11 +30,6 @@ def meanwhile(monkeypatch, act):
     monkeypatch.setattr(compaction, "repack", then_act)
 
 
-@pytest.fixture
-def queue(store):
-    return make_queue(store)
-
-
 def test_only_the_shard_that_was_touched_gives_way(store, monkeypatch):
     queue = make_queue(store, shards=2)
     ids = load_singly(queue, 4 * NEIGHBOURS)

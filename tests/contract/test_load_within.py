@@ -18,7 +18,7 @@ from queue_core.errors import CatalogUnavailable, QueueDeactivated, SchemaMismat
 from queue_core.support import faults
 from queue_core.waiting.smart import snapshot
 from tests.contract.callers import KINDS, caller_of
-from tests.factories import make_filled, make_queue, numbers_of, orders
+from tests.factories import main, make_filled, make_queue, numbers_of, orders
 from tests.waiting import Caller, all_at_once, without_blind_looks
 
 pytestmark = pytest.mark.each_catalog
@@ -35,18 +35,14 @@ def caller(request, store):
     made.close()
 
 
-def waiting(queue):
-    return sorted(numbers_of(queue.browse()))
-
-
 def test_rows_and_messages_are_committed_together_or_rolled_back(store, caller):
     queue = make_queue(store, shards=4)
     with caller.connected() as connection:
         caller.sell(connection, 1)
         ids = queue.within(connection).load(orders(1, 1))
-        assert waiting(queue) == caller.sold() == []
+        assert main(queue) == caller.sold() == []
         connection.commit()
-    assert waiting(queue) == caller.sold() == [1]
+    assert main(queue) == caller.sold() == [1]
     assert queue.browse().column("_message_id").to_pylist() == ids.to_pylist()
 
     with caller.connected() as connection:
@@ -63,7 +59,7 @@ def test_rows_and_messages_are_committed_together_or_rolled_back(store, caller):
     with caller.connected() as connection:
         queue.within(connection).load(orders(1, 5))
 
-    assert waiting(queue) == caller.sold() == [1, 4]
+    assert main(queue) == caller.sold() == [1, 4]
 
 
 def test_a_connection_that_is_lost_within_the_call_is_told_of(store, caller, monkeypatch):
@@ -100,7 +96,7 @@ def test_a_connection_that_its_caller_forgets_keeps_no_lock(store):
     with sqlite3.connect(store.catalog.file, timeout=0.0) as other:
         other.execute("BEGIN IMMEDIATE")
     other.close()
-    assert waiting(queue) == []
+    assert main(queue) == []
 
 
 def test_a_failed_load_changes_nothing_and_leaves_the_transaction_usable(store, caller):
@@ -116,7 +112,7 @@ def test_a_failed_load_changes_nothing_and_leaves_the_transaction_usable(store, 
         connection.commit()
 
     assert caller.sold() == [1, 2]
-    assert waiting(queue) == [1]
+    assert main(queue) == [1]
     assert store.storage.list() == {}
 
 
@@ -133,7 +129,7 @@ def test_a_statement_of_the_caller_that_fails_undoes_both(store, caller):
                 queue.within(connection).load(orders(1, 2))
         connection.rollback()
 
-    assert waiting(queue) == caller.sold() == []
+    assert main(queue) == caller.sold() == []
 
 
 def test_files_of_a_rolled_back_load_are_vacuumed(store, caller):
@@ -198,7 +194,7 @@ def test_a_consumer_begins_beside_a_transaction_that_has_loaded(store, caller, s
         )
         connection.commit()
 
-    assert waiting(queue) == [0]
+    assert main(queue) == [0]
 
 
 def test_two_threads_load_in_transactions_of_their_own(store, caller):
@@ -219,7 +215,7 @@ def test_two_threads_load_in_transactions_of_their_own(store, caller):
 
     all_at_once(*(partial(work, first) for first in (0, 100, 200)))
 
-    assert [number for number in waiting(queue) if number < 1000] == caller.sold()
+    assert [number for number in main(queue) if number < 1000] == caller.sold()
     assert len(caller.sold()) == 40
 
 
@@ -263,7 +259,7 @@ def test_another_database_is_refused_by_name(store, caller, tmp_path):
     for wrong in ("connection", sa.create_engine("sqlite://"), object()):
         with pytest.raises(BadOption, match="connection"):
             queue.within(wrong).load(orders(1))
-    assert waiting(queue) == []
+    assert main(queue) == []
 
 
 def test_a_copy_of_the_database_is_refused(store, caller, request, tmp_path):
@@ -312,7 +308,7 @@ def test_a_connection_that_commits_each_statement_is_refused(store, caller):
             queue.within(connection).load(orders(1, 7))
             connection.execute("COMMIT")
 
-    assert waiting(queue) == ([7] if caller.kind == "driver" else [])
+    assert main(queue) == ([7] if caller.kind == "driver" else [])
 
 
 def test_a_session_gives_its_connection(store, caller):
@@ -325,7 +321,7 @@ def test_a_session_gives_its_connection(store, caller):
         session.execute(sa.text("INSERT INTO sales VALUES (1)"))
         queue.within(session.connection()).load(orders(1, 1))
         session.commit()
-    assert waiting(queue) == caller.sold() == [1]
+    assert main(queue) == caller.sold() == [1]
 
 
 def test_bounds_that_others_have_set_are_kept_and_no_load_waits_for_room(store, caller):
@@ -338,7 +334,7 @@ def test_bounds_that_others_have_set_are_kept_and_no_load_waits_for_room(store, 
             queue.within(connection).load(orders(1, 5))
         assert time.monotonic() - began < PATIENCE / 2
         connection.commit()
-    assert waiting(queue) == [0, 1]
+    assert main(queue) == [0, 1]
 
 
 def test_a_ring_drops_its_oldest_with_the_commit(store, caller):
@@ -346,10 +342,10 @@ def test_a_ring_drops_its_oldest_with_the_commit(store, caller):
     with caller.connected() as connection:
         queue.within(connection).load(orders(1, 2))
         connection.rollback()
-        assert waiting(queue) == [0, 1]
+        assert main(queue) == [0, 1]
         queue.within(connection).load(orders(1, 3))
         connection.commit()
-    assert waiting(queue) == [1, 3]
+    assert main(queue) == [1, 3]
 
 
 def test_policies_see_what_the_transaction_has_loaded(store, caller):
@@ -385,7 +381,7 @@ def test_a_message_that_is_settled_while_a_policy_looks_is_no_damage(store, call
         connection.commit()
 
     assert (ids.null_count, firings) == (0, [])
-    assert waiting(queue) == [10]
+    assert main(queue) == [10]
 
 
 def test_keys_are_known_when_the_transaction_is_committed(store, caller):
@@ -397,7 +393,7 @@ def test_keys_are_known_when_the_transaction_is_committed(store, caller):
         assert queue.within(connection).load(orders(1, 1)).null_count == 0
         connection.commit()
     assert queue.load(orders(2, 1)).null_count == 1
-    assert waiting(queue) == [1, 2]
+    assert main(queue) == [1, 2]
 
 
 def test_a_queue_that_keeps_nothing_and_a_deactivated_one_are_refused(store, caller):
@@ -449,8 +445,8 @@ def test_lock_waits_and_serialization_failures_are_conflicts(store, caller):
         connection.rollback()
         queue.within(connection).load(orders(1, 3))
         connection.commit()
-    assert 3 in waiting(queue)
-    assert 2 not in waiting(queue)
+    assert 3 in main(queue)
+    assert 2 not in main(queue)
 
 
 def test_rules_need_transactions_that_see_commits(store, caller):
@@ -464,8 +460,8 @@ def test_rules_need_transactions_that_see_commits(store, caller):
             bounded.within(connection).load(orders(1))
         plain.within(connection).load(orders(1))
         connection.commit()
-    assert waiting(bounded) == []
-    assert waiting(plain) == [0]
+    assert main(bounded) == []
+    assert main(plain) == [0]
 
 
 def test_a_closed_connection_is_refused(store, caller):
@@ -485,7 +481,7 @@ def test_a_connection_in_pipeline_mode_is_refused(store, caller):
             queue.within(connection).load(orders(1))
         queue.within(connection).load(orders(1))
         connection.commit()
-    assert waiting(queue) == [0]
+    assert main(queue) == [0]
 
 
 def test_a_transaction_that_may_not_write_is_refused(store, caller):
@@ -499,4 +495,4 @@ def test_a_transaction_that_may_not_write_is_refused(store, caller):
             with pytest.raises(BadOption, match="connection is read-only"):
                 call()
             connection.rollback()
-    assert waiting(queue) == [0]
+    assert main(queue) == [0]

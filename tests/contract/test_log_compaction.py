@@ -25,11 +25,6 @@ from tests.statements import counted
 FEW = 20
 
 
-@pytest.fixture
-def topic(store):
-    return make_queue(store, log="7 days")
-
-
 def logged(store, topic, count=FEW, first=0, *, each=1, ago=5):
     """Load messages in small loads, in one minute, some minutes *ago*."""
     for number in range(first, first + count, each):

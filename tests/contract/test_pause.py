@@ -14,11 +14,6 @@ from tests.waiting import Caller
 pytestmark = pytest.mark.usefixtures("quick_beats")
 
 
-@pytest.fixture
-def queue(store):
-    return make_queue(store)
-
-
 class Pause:
     """A way to pause a queue, as another process does."""
 

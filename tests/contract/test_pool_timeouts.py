@@ -15,11 +15,6 @@ TIMEOUT = 1.0
 
 
 @pytest.fixture
-def queue(store):
-    return make_queue(store, shards=1)
-
-
-@pytest.fixture
 def slow():
     """A handler whose calls for the first of every hundred orders block until the test is over."""
     over = threading.Event()

@@ -29,14 +29,9 @@ from queue_core.watching import present
 from queue_core.watching.problems import of_queue
 from tests.books import audit, leftover_files
 from tests.contract.pools import eventually
-from tests.factories import ORDERS, aside, make_queue, numbers_of, orders, with_sidelined
+from tests.factories import ORDERS, aside, main, make_queue, orders, with_sidelined
 from tests.job_steps import make_late, run_job, the_job
 from tests.waiting import Caller
-
-
-def main(queue):
-    return sorted(numbers_of(queue.browse()))
-
 
 # at once
 

@@ -7,12 +7,8 @@ import pytest
 from queue_core.errors import QueueFull
 from tests.books import audit
 from tests.dump import dump
-from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders
+from tests.factories import load_singly, main, make_filled, make_queue, orders
 from tests.waiting import all_at_once
-
-
-def numbers(queue):
-    return sorted(numbers_of(queue.browse()))
 
 
 def dropped(queue):
@@ -24,12 +20,12 @@ def test_the_newest_stay(store, shards):
     queue = make_queue(store, shards=shards, max_size=5, overflow="ring")
     load_singly(queue, 12)
 
-    assert numbers(queue) == [7, 8, 9, 10, 11]
+    assert main(queue) == [7, 8, 9, 10, 11]
     assert dropped(queue) == 7
     queue.load(orders(4, 12))
     # A slice is cut where enough is dropped.
     queue.load(orders(2, 16))
-    assert numbers(queue) == [13, 14, 15, 16, 17]
+    assert main(queue) == [13, 14, 15, 16, 17]
 
 
 def test_the_oldest_are_dropped_whatever_shard_they_are_in(store):
@@ -37,7 +33,7 @@ def test_the_oldest_are_dropped_whatever_shard_they_are_in(store):
     queue.load([{"number": n, "customer": "customer-1"} for n in range(9)])
     queue.load([{"number": 9, "customer": "customer-2"}])
     queue.load([{"number": 10, "customer": "customer-1"}])
-    assert numbers(queue) == list(range(1, 11))
+    assert main(queue) == list(range(1, 11))
 
 
 def test_the_newest_messages_of_a_load_larger_than_the_ring_stay(store):
@@ -62,7 +58,7 @@ def test_messages_in_flight_are_never_dropped(store):
 
     queue.load(orders(2, 5))
 
-    assert numbers(queue) == [0, 1, 2, 5, 6]
+    assert main(queue) == [0, 1, 2, 5, 6]
     before = dump(store)
     for count in (3, 50):
         with pytest.raises(QueueFull, match="3 messages in flight or damaged cannot"):
@@ -71,7 +67,7 @@ def test_messages_in_flight_are_never_dropped(store):
     # Those that come back are dropped by their old places.
     queue.reload(firing)
     queue.load(orders(1, 7))
-    assert numbers(queue) == [1, 2, 5, 6, 7]
+    assert main(queue) == [1, 2, 5, 6, 7]
 
 
 def test_a_ring_can_be_bounded_in_bytes(store):
@@ -83,7 +79,7 @@ def test_a_ring_can_be_bounded_in_bytes(store):
         queue.load(orders(1000, first))
         assert sum(store.view("slices").column("bytes").to_pylist()) <= 2 * size
 
-    kept = numbers(queue)
+    kept = main(queue)
     assert kept == list(range(6000 - len(kept), 6000))
     assert len(kept) > 1900
 

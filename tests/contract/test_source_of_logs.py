@@ -63,11 +63,6 @@ def reader(store):
         each.session.close()
 
 
-@pytest.fixture
-def topic(store):
-    return make_queue(store, log="7 days")
-
-
 def trim(store, queue):
     """Let the log begin after what it has now."""
     log_earlier(store, 10 * 86_400)

@@ -34,11 +34,6 @@ from tests.waiting import Caller, all_at_once, waits
 MANY = 4_000
 
 
-@pytest.fixture
-def topic(store):
-    return make_queue(store, log="7 days")
-
-
 def waiting(store, name):
     [row] = [row for row in store.view("queues").to_pylist() if row["queue"] == name]
     return row["waiting"]

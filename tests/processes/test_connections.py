@@ -22,7 +22,7 @@ from tests.books import audit, leftover_files
 from tests.factories import make_filled, make_queue, orders
 from tests.processes import actors
 from tests.processes.actors import Actor
-from tests.waiting import PATIENCE, Caller, all_at_once, until
+from tests.waiting import PATIENCE, Caller, all_at_once, until, waits
 
 pytestmark = pytest.mark.each_catalog
 
@@ -149,7 +149,7 @@ def test_threads_that_wait_share_a_connection_that_listens(store, sessions):
     callers = [
         Caller(lambda queue=queue: queue.fire(1, timeout=60)) for queue in [*queues, *queues]
     ]
-    until(lambda: waiting(store) == 16)
+    waits(store, 16, "fire")
     # Their transactions end. The pool keeps four of the connections, beside the one that listens.
     until(lambda: sessions() <= 5)
 
@@ -170,12 +170,6 @@ def test_pools_of_one_process_share_a_connection_that_listens(store, address, se
             queue.load(orders(4))
         until(lambda: sum(map(deleted, queues)) == 32)
         until(lambda: sessions() <= 5)
-
-
-def waiting(store):
-    """The number of threads that wait in lines."""
-    with store.catalog.read() as connection:
-        return connection.scalar(text("SELECT count(*) FROM waiters"))
 
 
 def deleted(queue):

@@ -8,7 +8,7 @@ from queue_core.selection.request import FireRequest
 from queue_core.values.outcomes import Settlement
 from queue_core.verbs.fire import fire
 from queue_core.verbs.settle import settle
-from tests.factories import make_stager, numbers_of, orders
+from tests.factories import make_staged, numbers_of, orders
 
 #: Messages that become a file.
 MANY = 3_000
@@ -63,10 +63,7 @@ def two_customers(queue):
 
 
 def stage(store, first=0):
-    stager = make_stager(store.queue("orders"))
-    for batch in orders(MANY, first).to_batches():
-        stager.add(batch)
-    return [segment.in_shard(0) for segment in stager.finish()]
+    return make_staged(store.queue("orders"), orders(MANY, first))
 
 
 def fires_unseen(store, query):

@@ -9,8 +9,7 @@ from tests.books import in_order
 from tests.dump import log_earlier
 from tests.factories import make_queue, numbers_of, orders
 from tests.processes.interleavings.steps import MANY
-
-BOTH = pytest.mark.parametrize("fails", [False, True], ids=["commits", "rolls back"])
+from tests.processes.interleavings.test_logs import BOTH, trims
 
 
 def takes(count):
@@ -24,10 +23,6 @@ def takes(count):
             return None
 
     return verb
-
-
-def trims(store):
-    return store.queue("orders").admin.trim()
 
 
 def detaches(store):
