@@ -118,6 +118,12 @@ def with_sidelined(
     return queue
 
 
+def drop(queue: Queue) -> None:
+    """Deactivate a queue, and drop it with all that it has."""
+    queue.admin.deactivate()
+    queue.admin.drop()
+
+
 def run_task(tasks: SideTasks, name: str, queue: QueueInfo | None = None) -> int:
     """Run a task of the store or of a queue, due or not, as for a person who asks for it."""
     target = queue.id if queue else schedule.STORE

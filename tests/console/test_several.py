@@ -7,7 +7,7 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from ignis_console import acting
-from tests.factories import make_queue, orders
+from tests.factories import drop, make_queue, orders
 
 
 @pytest.fixture
@@ -54,8 +54,7 @@ def test_a_queue_that_refuses_keeps_no_other_from_it(operator, store, queues):
 
 def test_a_queue_that_is_gone_hides_not_what_was_done_with_the_others(operator, store, queues):
     page = operator.get("/actions/pause?queues=acme.a&queues=globex").text
-    queues[0].admin.deactivate()
-    queues[0].admin.drop()
+    drop(queues[0])
 
     refused = operator.post("/actions/pause", data=hidden(page))
 

@@ -19,7 +19,7 @@ from queue_core.upkeep.tasks.purge import purge
 from queue_core.values.address import Address
 from tests.command_line import answer, runner
 from tests.dump import dump, log_earlier
-from tests.factories import make_filled, make_queue, orders
+from tests.factories import drop, make_filled, make_queue, orders
 from tests.waiting import all_at_once
 
 
@@ -126,8 +126,7 @@ def test_each_way_of_an_administrator_is_an_act(store):
     breaker.release()
     store.admin.fsck(repair=True, progress=lambda *_: None)
     store.admin.accept_clock()
-    queue.admin.deactivate()
-    queue.admin.drop()
+    drop(queue)
 
     found = acts_of(store)
     assert [row["verb"] for row in found] == [

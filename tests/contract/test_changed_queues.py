@@ -9,7 +9,7 @@ from queue_core.catalog.tables import slices
 from queue_core.errors import BadOption
 from queue_core.segments.reader import read_table
 from tests.books import audit
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import drop, make_queue, numbers_of, orders
 
 START = Offset("reader", 0)
 
@@ -205,8 +205,7 @@ def test_a_browser_does_not_ask_for_a_queue_that_was_empty_or_is_gone(filled, li
     make_queue(filled, "green")
     end = life("red,blue,green", ack="browse").next(START, None, None)
     blue = filled.queue("blue")
-    blue.admin.deactivate()
-    blue.admin.drop()
+    drop(blue)
     assert rows(life("red", ack="browse"), START, end) == [0, 1, 2]
 
 

@@ -18,6 +18,7 @@ from queue_core.values.model import Magazine, State
 from tests.books import audit
 from tests.command_line import answer, refusal
 from tests.factories import (
+    drop,
     make_filled,
     make_queue,
     numbers_of,
@@ -193,8 +194,7 @@ def test_top_takes_a_queue_that_was_made_anew_for_another_one(store):
     former = make_filled(store, 7)
     looks = frames(store.catalog, interval=0.01)
     next(looks)
-    former.admin.deactivate()
-    former.admin.drop()
+    drop(former)
     make_queue(store).load(orders(2))
 
     assert next(looks)["loaded_per_s"].to_pylist() == [None]

@@ -7,7 +7,7 @@ from ignis_cli.counting import bar
 from queue_core.errors import CatalogUnavailable
 from queue_core.upkeep.tasks.shovel import Retries
 from tests.command_line import answer, refusal
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import drop, make_queue, numbers_of, orders
 
 
 @pytest.fixture
@@ -93,8 +93,7 @@ def test_a_job_whose_queue_is_dropped_meanwhile_is_refused(ignis, queue, monkeyp
 
     def and_drop(self, *args, **how):
         job = real(self, *args, **how)
-        queue.admin.deactivate()
-        queue.admin.drop()
+        drop(queue)
         return job
 
     monkeypatch.setattr(type(queue), "start_shovel", and_drop)

@@ -18,7 +18,7 @@ from queue_core.catalog.records import dedup as keys
 from queue_core.catalog.tables import dedup
 from queue_core.errors import BadOption
 from queue_core.upkeep.tasks.purge import purge
-from tests.factories import make_queue
+from tests.factories import drop, make_queue
 
 pytestmark = pytest.mark.each_catalog
 
@@ -92,8 +92,7 @@ def test_keys_are_forgotten_in_steps_and_only_those_of_queues_whose_window_is_ov
         pay(queue, *range(25))
     pass_by(store, 100)
     pay(queues["short"], 100)
-    queues["gone"].admin.deactivate()
-    queues["gone"].admin.drop()
+    drop(queues["gone"])
     removed: list[int] = []
 
     def count(_: object, cursor: Any, statement: str, *__: object) -> None:

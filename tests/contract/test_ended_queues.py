@@ -12,14 +12,9 @@ from queue_core.errors import NoSuchQueue, QueueDeactivated, SubscriptionDetache
 from queue_core.segments.reader import read_table
 from queue_core.upkeep.tasks.expire import retire
 from tests.contract.pools import PATIENCE, Recorder, eventually
-from tests.factories import make_queue, orders
+from tests.factories import drop, make_queue, orders
 
 START = Offset("reader", 0)
-
-
-def drop(queue):
-    queue.admin.deactivate()
-    queue.admin.drop()
 
 
 def outlive(queue):

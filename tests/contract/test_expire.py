@@ -16,7 +16,7 @@ from queue_core.watching.wording import TOO_OLD
 from tests.clocks import make_due
 from tests.command_line import refusal
 from tests.dump import dump
-from tests.factories import aside, make_filled, make_queue, numbers_of, orders
+from tests.factories import aside, load_singly, make_filled, make_queue, numbers_of, orders
 from tests.job_steps import run_job
 
 #: Seconds; nothing expires by itself during a test.
@@ -153,11 +153,9 @@ def test_an_expiry_of_ages_never_overflows(store):
 @pytest.fixture
 def aged(store, queue):
     """200 single loads; the first 90 are too old."""
-    for number in range(90):
-        queue.load(orders(1, number))
+    load_singly(queue, 90)
     age(store)
-    for number in range(90, 200):
-        queue.load(orders(1, number))
+    load_singly(queue, 110, 90)
     return queue
 
 

@@ -107,8 +107,7 @@ def test_a_subscription_takes_in_what_no_transaction_keeps(store, caller, settin
 def test_no_subscription_waits_for_another_one_since_their_log_is_worked_on(store, caller, work):
     topic = make_queue(store, log="0s")
     readers = [store.subscribe(name, to="orders") for name in ("free", "held")]
-    for number in range(8):
-        topic.load(orders(1, number))
+    load_singly(topic, 8)
     log_in_a_minute(store)
     with caller.connected() as connection:
         readers[1].within(connection).fire()

@@ -52,7 +52,15 @@ from queue_core.values.model import State
 from queue_core.verbs.quarantine import set_apart
 from tests.books import audit
 from tests.damages import damage, visible
-from tests.factories import make_filled, make_queue, numbers_of, orders, planned, run_task
+from tests.factories import (
+    load_singly,
+    make_filled,
+    make_queue,
+    numbers_of,
+    orders,
+    planned,
+    run_task,
+)
 from tests.waiting import until
 
 FAR = 2**50
@@ -510,8 +518,7 @@ def fill(folder):
             lambda c: interest_rows.register(c, reader, [queue.info.id], priority=3)
         )
         small = make_queue(store, "small")
-        for number in range(6):
-            small.load(orders(1, number))
+        load_singly(small, 6)
         small.admin.compact()
         small.load(orders(3, 100))
         small.fire(2)

@@ -29,6 +29,7 @@ from tests.clocks import jump
 from tests.command_line import answer
 from tests.dump import log_in_a_minute
 from tests.factories import (
+    load_singly,
     make_batch,
     make_filled,
     make_queue,
@@ -358,8 +359,7 @@ def test_a_producer_writes_a_log_and_a_consumer_reads_and_trims_it(owner, as_rol
     late = producer.queue("orders")
     owner.queue("orders").admin.change_settings(log="7 days")
     late.load(orders(1, 15))
-    for number in range(5):
-        producer.queue("topic").load(orders(1, number))
+    load_singly(producer.queue("topic"), 5)
     log_in_a_minute(owner)
     assert topic.admin.compact() == 5
     reader = consumer.queue("reader")

@@ -13,7 +13,7 @@ from queue_core.catalog.poller import Watch
 from queue_core.errors import ConsumerFenced, QueueTaken
 from tests.contract.pools import eventually
 from tests.dump import dump
-from tests.factories import make_filled, make_queue, numbers_of, orders
+from tests.factories import drop, make_filled, make_queue, numbers_of, orders
 from tests.waiting import PATIENCE, Caller
 
 pytestmark = pytest.mark.each_catalog
@@ -264,8 +264,7 @@ def test_a_dropped_queue_takes_the_interest_in_it_along(store, queue):
 
 
 def test_there_is_no_interest_in_a_queue_that_was_dropped_just_before(store, queue):
-    queue.admin.deactivate()
-    queue.admin.drop()
+    drop(queue)
     consumer = join(queue, "c", priority=3)
     store.catalog.write(lambda c: interests.show(c, consumer, [queue.info.id]))
     join(queue, "d")

@@ -21,7 +21,7 @@ from tests.books import audit
 from tests.clocks import jump
 from tests.contract.pools import PATIENCE
 from tests.contract.test_statements import transactions
-from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders
+from tests.factories import drop, load_singly, make_filled, make_queue, numbers_of, orders
 from tests.waiting import Caller, all_at_once, look_at_once
 
 #: A rate that gives no second message during a test.
@@ -336,8 +336,7 @@ def test_a_dropped_queue_leaves_no_bucket(store):
             is not None
         )
 
-    queue.admin.deactivate()
-    queue.admin.drop()
+    drop(queue)
 
     with store.catalog.read() as connection:
         assert connection.execute(rows.select()).all() == []

@@ -18,7 +18,7 @@ from queue_core.upkeep.tasks import compaction
 from queue_core.values.column_stats import stats_from_json
 from tests.books import audit, leftover_files
 from tests.dump import load_earlier, log_earlier, log_in_a_minute, set_time
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import drop, make_queue, numbers_of, orders
 from tests.statements import counted
 
 #: Messages of a log, in loads of one.
@@ -187,15 +187,13 @@ def test_nothing_is_left_of_it(store, topic, end):
     logged(store, topic)
     topic.admin.compact()
     reader.fire(5)
-    reader.admin.deactivate()
-    reader.admin.drop()
+    drop(reader)
     assert count(store, id_map) == 1
     if end == "log=None":
         topic.admin.change_settings(log=None)
         topic.delete(topic.fire("all"))
     elif end == "drop":
-        topic.admin.deactivate()
-        topic.admin.drop()
+        drop(topic)
     else:
         topic.delete(topic.fire("all"))
         log_earlier(store, 8 * 86_400)

@@ -10,7 +10,7 @@ from queue_core.support import faults
 from queue_core.verbs.trim import trim
 from tests.books import audit, leftover_files
 from tests.dump import log_earlier
-from tests.factories import make_filled, make_queue, orders
+from tests.factories import load_singly, make_filled, make_queue, orders
 from tests.statements import counted
 
 pytestmark = pytest.mark.each_catalog
@@ -154,8 +154,7 @@ def test_the_oldest_messages_go_first_when_a_log_is_too_large(store):
 def test_a_large_log_is_trimmed_in_rounds(store, monkeypatch):
     monkeypatch.setattr("queue_core.verbs.trim.ROUND_ROWS", 3)
     queue = make_queue(store, shards=2, log="1 hour")
-    for number in range(11):
-        queue.load(orders(1, number))
+    load_singly(queue, 11)
     log_earlier(store, 3_601)
 
     assert queue.admin.trim() == 11

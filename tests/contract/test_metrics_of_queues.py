@@ -13,7 +13,7 @@ from queue_core.watching import space
 from queue_core.watching.prometheus import page
 from tests.contract.test_metrics import scraped
 from tests.dump import load_earlier
-from tests.factories import make_filled, make_queue, orders
+from tests.factories import drop, make_filled, make_queue, orders
 
 pytestmark = pytest.mark.each_catalog
 
@@ -97,8 +97,7 @@ def test_failures_count_by_kind_whoever_moves_the_messages(store):
     # What is forgotten has still happened.
     queue.delete(ids)
     assert kinds() == seen
-    other.admin.deactivate()
-    other.admin.drop()
+    drop(other)
     assert "other" not in "".join(line for line in page(store).splitlines() if "failures" in line)
 
 

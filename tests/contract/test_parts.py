@@ -13,7 +13,7 @@ from queue_core.upkeep.tasks import expire as expire_task
 from queue_core.values.model import Magazine
 from tests.books import audit
 from tests.contract.small_parts import small_parts
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import load_singly, make_queue, numbers_of, orders
 
 LOADS = 160
 PART = 40
@@ -40,8 +40,7 @@ def ids(store):
 @pytest.fixture
 def queue(store):
     queue = make_queue(store, shards=1, message_expiry=10_000.0)
-    for number in range(LOADS):
-        queue.load(orders(1, number))
+    load_singly(queue, LOADS)
     return queue
 
 

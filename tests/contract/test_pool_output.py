@@ -38,7 +38,7 @@ from queue_core.waiting.smart.load import TRIES, SmartLoad
 from queue_core.waiting.smart.validate import StaleSnapshot
 from tests.books import audit, leftover_files
 from tests.contract.pools import PATIENCE, eventually
-from tests.factories import ORDERS, make_filled, make_queue, make_staged, numbers_of, orders
+from tests.factories import ORDERS, drop, make_filled, make_queue, make_staged, numbers_of, orders
 from tests.waiting import Caller, standing
 
 RESULTS = pa.schema([("number", pa.int64()), ("text", pa.string())])
@@ -541,8 +541,7 @@ def test_rows_that_the_queue_refuses_fail_their_messages_and_the_pool_goes_on(
     def handle(message):
         number = message["number"]
         if why == "dropped" and number == 0:
-            results.admin.deactivate()
-            results.admin.drop()
+            drop(results)
         return [{"number": number}] * 3 if number < 2 else True
 
     with ConsumerPool(

@@ -15,7 +15,7 @@ from queue_core.pool.dispatcher import close_dispatcher, open_dispatcher
 from queue_core.queue.opened import OpenedQueue
 from queue_core.upkeep.tasks import background
 from tests.contract.pools import PATIENCE, Recorder, eventually
-from tests.factories import make_queue, orders
+from tests.factories import drop, make_queue, orders
 from tests.statements import counted
 
 pytestmark = pytest.mark.each_catalog
@@ -193,8 +193,7 @@ def _set(queue, pool):
 
 
 def _drop(queue, pool):
-    queue.admin.deactivate()
-    queue.admin.drop()
+    drop(queue)
     eventually(lambda: "dropped" in repr(pool) or "deactivated" in repr(pool))
 
 

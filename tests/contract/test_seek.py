@@ -20,7 +20,7 @@ from tests.books import audit, in_order
 from tests.clocks import make_due
 from tests.damages import spoil_files
 from tests.dump import age, load_earlier, log_earlier
-from tests.factories import make_queue, numbers_of, orders, planned, seen
+from tests.factories import drop, load_singly, make_queue, numbers_of, orders, planned, seen
 
 
 @pytest.fixture
@@ -365,8 +365,7 @@ def test_a_snapshot_ends_by_the_trim_or_with_its_subscription(store, topic, read
     topic.admin.trim()
     assert reader.admin.snapshots().column("snapshot").to_pylist() == ["long"]
     in_order(store)
-    reader.admin.deactivate()
-    reader.admin.drop()
+    drop(reader)
     with store.catalog.read() as connection:
         assert connection.scalars(select(queues.c.name)).all() == ["orders"]
     drained(topic)
@@ -398,8 +397,7 @@ def test_a_snapshot_of_a_clone_ends_although_there_is_no_log(store):
 def test_compacted_messages_come_back_with_their_ids(store):
     topic = make_queue(store, log="7 days")
     reader = store.subscribe("billing", to="orders")
-    for number in range(80):
-        topic.load(orders(1, number))
+    load_singly(topic, 80)
     reader.delete(reader.fire(1, selector="number = 0"))
     reader.admin.snapshot("before")
     before = rows_of(reader)
@@ -518,8 +516,7 @@ def test_a_clone_has_what_waits(store, settings):
     queue.admin.deactivate()
     with pytest.raises(BadOption, match="clones, which need its messages: orders_test; drop"):
         queue.admin.drop()
-    copy.admin.deactivate()
-    copy.admin.drop()
+    drop(copy)
     queue.admin.drop()
     in_order(store)
 

@@ -14,7 +14,7 @@ from queue_core.verbs import take_in
 from tests.books import audit, in_order, leftover_files
 from tests.damages import spoil_files
 from tests.dump import log_in_a_minute
-from tests.factories import drained, load_singly, make_queue, numbers_of, orders
+from tests.factories import drained, drop, load_singly, make_queue, numbers_of, orders
 from tests.waiting import Caller, all_at_once, waits
 
 #: Messages that become a file.
@@ -200,8 +200,7 @@ def test_a_drop_during_an_intake_ends_the_firing_as_any_drop(store, topic, monke
     def dropped(*given):
         decided = decide(*given)
         with suppress(NoSuchQueue):
-            store.queue("even").admin.deactivate()
-            store.queue("even").admin.drop()
+            drop(store.queue("even"))
         return decided
 
     monkeypatch.setattr(take_in, "decide", dropped)
@@ -252,8 +251,7 @@ def test_chains_read_the_log_with_both_selectors(store, topic):
     last = store.subscribe("last", to="middle", selector="number < 20")
     same = store.subscribe("same", to="last")
     topic.load(orders(30))
-    middle.admin.deactivate()
-    middle.admin.drop()
+    drop(middle)
 
     assert last.info.settings.selector == "(number >= 10) AND (number < 20)"
     assert drained(last) == drained(same) == list(range(10, 20))

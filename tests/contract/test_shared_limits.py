@@ -17,7 +17,7 @@ from queue_core.queue.creating import create
 from tests.clocks import jump
 from tests.contract.pools import PATIENCE
 from tests.contract.test_why import reasons
-from tests.factories import make_filled, make_queue, orders
+from tests.factories import drop, make_filled, make_queue, orders
 from tests.waiting import Caller, all_at_once
 
 pytestmark = pytest.mark.each_catalog
@@ -274,8 +274,7 @@ def test_a_dropped_queue_makes_room_and_its_name_is_forgotten(store, queues):
     assert len(b.fire("all")) == 0
     a.admin.drop()
     assert len(b.fire("all")) == 4
-    b.admin.deactivate()
-    b.admin.drop()
+    drop(b)
 
     with store.catalog.read() as connection:
         assert connection.execute(rows.select()).all() == []
@@ -286,8 +285,7 @@ def test_a_dropped_queue_brings_no_tokens_back_to_those_that_share_its_limit(sto
     a, b = queues(RATE)
     assert len(a.fire("all")) == 10
 
-    a.admin.deactivate()
-    a.admin.drop()
+    drop(a)
 
     assert len(b.fire("all")) == 0
 

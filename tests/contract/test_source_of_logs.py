@@ -13,7 +13,7 @@ from ignis_source.schema import batch_schema, source_schema
 from queue_core import Store
 from queue_core.errors import BadOption, NoSuchQueue, OffsetsLost, SchemaMismatch
 from tests.dump import dump, log_earlier, log_in_a_minute
-from tests.factories import make_queue, orders
+from tests.factories import drop, make_queue, orders
 
 EARLIEST = {"startingOffsets": "earliest"}
 #: Messages that become a file.
@@ -338,8 +338,7 @@ def test_what_cannot_be_read(store, topic, reader):
         reader(endingOffsets=json.dumps({"orders": {"0": 1}})).numbers()
     each = reader()
     start = each.begin()
-    topic.admin.deactivate()
-    topic.admin.drop()
+    drop(topic)
     with pytest.raises(
         NoSuchQueue, match="queue 'orders' was dropped; if there is a new one, open"
     ):
@@ -350,8 +349,7 @@ def test_a_queue_that_was_created_anew_is_noticed(store, topic, reader):
     topic.load(orders(3))
     each = reader(**EARLIEST)
     before = each.next(each.begin())
-    topic.admin.deactivate()
-    topic.admin.drop()
+    drop(topic)
     new = make_queue(store, log="7 days")
     for loaded, what in ((0, "ends at offset 0"), (5, "has another message at offset 2")):
         new.load(orders(loaded))
@@ -362,8 +360,7 @@ def test_a_queue_that_was_created_anew_is_noticed(store, topic, reader):
 def test_a_queue_that_was_created_anew_with_fewer_shards_is_read_if_nothing_was_read(store, reader):
     queue = make_queue(store, shards=3, log="7 days")
     start = reader().begin()
-    queue.admin.deactivate()
-    queue.admin.drop()
+    drop(queue)
     make_queue(store, log="7 days").load(orders(2))
 
     each = reader()
@@ -374,8 +371,7 @@ def test_a_dropped_subscription_is_named_once_its_log_is_gone(store, topic, read
     billing = store.subscribe("billing", to="orders")
     each = reader(queue="billing")
     start = each.begin()
-    billing.admin.deactivate()
-    billing.admin.drop()
+    drop(billing)
     topic.load(orders(3))
     assert each.numbers(each.next(start)) == [0, 1, 2]
     topic.admin.change_settings(log=None)

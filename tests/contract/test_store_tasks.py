@@ -13,6 +13,7 @@ from tests.clocks import tasks_due
 from tests.contract.pools import eventually
 from tests.dump import backdate
 from tests.factories import (
+    drop,
     holder_of,
     make_filled,
     make_queue,
@@ -58,8 +59,7 @@ def test_it_runs_the_tasks_of_the_queues_that_are_named_even_when_one_is_dropped
     mine, other, gone = (with_sidelined(store, 3, name, retry=SOON) for name in names)
 
     with store.side_tasks(["gone", "mine"], tasks=["shovel"]):
-        gone.admin.deactivate()
-        gone.admin.drop()
+        drop(gone)
         eventually(lambda: tasks_due(store) or numbers_of(mine.peek(10)))
         assert leader(store) is None
 

@@ -27,7 +27,7 @@ from queue_core.verbs.settle import settle
 from tests.books import audit, in_order, leftover_files
 from tests.contract.callers import caller_of
 from tests.dump import log_earlier
-from tests.factories import drained, make_queue, numbers_of, orders
+from tests.factories import drained, drop, load_singly, make_queue, numbers_of, orders
 from tests.waiting import Caller, all_at_once, waits
 
 #: Messages that become a file.
@@ -194,8 +194,7 @@ def test_the_place_of_a_subscription_that_is_dropped_meanwhile_is_refused(
 
     def known_before_the_drop(connection, start):
         place = known(connection, start)
-        other.admin.deactivate()
-        other.admin.drop()
+        drop(other)
         return place
 
     monkeypatch.setattr(creating, "place_of", known_before_the_drop)
@@ -317,8 +316,7 @@ def test_expired_messages_are_not_fired(store, topic):
 
 def test_compacted_messages_keep_their_ids_for_each_reader(store, topic):
     one, other = (store.subscribe(name, to="orders") for name in ("one", "other"))
-    for number in range(80):
-        topic.load(orders(1, number))
+    load_singly(topic, 80)
     one.fire(1, selector="number = 0")
     ids = one.browse().column("_message_id").to_pylist()
     assert one.admin.compact() == 79
@@ -528,8 +526,7 @@ def test_a_dropped_reader_leaves_the_others(store, topic):
     with pytest.raises(BadOption, match="messages: other;"):
         topic.admin.drop()
     assert drained(other, 10_000) == list(range(10_000))
-    other.admin.deactivate()
-    other.admin.drop()
+    drop(other)
     topic.admin.drop()
     store.admin.vacuum(grace=0)
     assert leftover_files(store) == set()

@@ -13,14 +13,13 @@ from queue_core.support.faults import InjectedFault, arm
 from queue_core.verbs import sweep as module
 from queue_core.verbs.sweep import sweep
 from tests.dump import backdate
-from tests.factories import aside, make_filled, make_queue, numbers_of, orders
+from tests.factories import aside, load_singly, make_filled, make_queue, numbers_of, orders
 
 
 def fired_in_slices(store, count, shards=1, **settings):
     """*count* slices of one message each, all fired long ago."""
     queue = make_queue(store, shards=shards, **settings)
-    for number in range(count):
-        queue.load(orders(1, number))
+    load_singly(queue, count)
     queue.fire("all")
     backdate(store, 100_000)
     return queue

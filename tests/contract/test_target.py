@@ -15,7 +15,7 @@ from queue_core.catalog.holder_tables import tickets
 from queue_core.errors import BadOption, BadSelector, ConsumerFenced, NoSuchQueue, QueueTaken
 from queue_core.pool import target
 from tests.contract.pools import PATIENCE, Recorder, eventually
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import drop, load_singly, make_queue, numbers_of, orders
 from tests.waiting import all_at_once
 
 pytestmark = pytest.mark.usefixtures("patient")
@@ -81,8 +81,7 @@ def test_it_is_woken_once_while_it_has_work(store, queue, address):
         eventually(lambda: consumer.pull() is None and not target.ready())
         count = woken.count
         with Store(address) as producer:
-            for number in range(5):
-                producer.queue("orders").load(orders(1, number))
+            load_singly(producer.queue("orders"), 5)
         eventually(lambda: target.ready() == [consumer])
         assert [len(consumer.pull(2)) for _ in range(2)] == [2, 2]
         assert target.ready() == [consumer]
@@ -252,8 +251,7 @@ def test_a_browser_sees_all_of_a_queue_that_was_dropped_and_made_again(store, qu
         each.load(orders(9))
     assert shown_by(store, ["orders", "gone"]) == {"orders": [*range(9)], "gone": [*range(9)]}
 
-    gone.admin.deactivate()
-    gone.admin.drop()
+    drop(gone)
     assert shown_by(store, ["orders"]) == {"orders": []}
     make_queue(store, "gone").load(orders(3))
     queue.load(orders(1, 9))

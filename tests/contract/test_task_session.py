@@ -16,7 +16,7 @@ from queue_core.errors import BadSelector, CatalogUnavailable, NoSuchQueue
 from queue_core.upkeep.tasks import shovel as shovel_task
 from tests.contract.task_streams import ALWAYS, told, with_sidelined
 from tests.dump import backdate
-from tests.factories import holder_of, make_filled, make_queue, numbers_of, orders
+from tests.factories import drop, holder_of, make_filled, make_queue, numbers_of, orders
 
 
 @pytest.fixture
@@ -82,8 +82,7 @@ def test_a_query_goes_on_with_the_named_queues_that_are_left(store, session):
     gone, left = (with_sidelined(store, name=name) for name in ("gone", "left"))
     query = session(queues="gone,left", refreshInterval="1ms", **ALWAYS)
     start = query.begin()
-    gone.admin.deactivate()
-    gone.admin.drop()
+    drop(gone)
     again = with_sidelined(store, name="gone")
 
     end = query.next(start)
@@ -92,8 +91,7 @@ def test_a_query_goes_on_with_the_named_queues_that_are_left(store, session):
     assert left.browse().num_rows == 5
     # Another queue of its name is another queue.
     assert again.browse().num_rows == 0
-    left.admin.deactivate()
-    left.admin.drop()
+    drop(left)
     with pytest.raises(NoSuchQueue, match="'left'"):
         query.next(end)
 

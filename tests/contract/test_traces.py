@@ -11,7 +11,7 @@ from queue_core.catalog import record_tables
 from queue_core.catalog.records import traces
 from queue_core.upkeep.tasks.purge import purge
 from tests.contract.pools import PATIENCE
-from tests.factories import load_singly, make_filled, make_queue, sideline_traced
+from tests.factories import drop, load_singly, make_filled, make_queue, sideline_traced
 from tests.waiting import all_at_once
 
 pytestmark = pytest.mark.each_catalog
@@ -145,8 +145,7 @@ def test_it_is_kept_as_long_as_its_failures(store, monkeypatch):
 def test_it_goes_with_its_queue(store):
     queue = make_filled(store, 1)
     sideline_traced(queue, queue.fire(1).ids)
-    queue.admin.deactivate()
-    queue.admin.drop()
+    drop(queue)
     assert store.view("traces").num_rows == 0
 
 

@@ -19,7 +19,7 @@ from queue_core.watching.metric import PROBLEMS
 from queue_core.watching.problems import find, of_queue, why
 from tests.command_line import answer, refusal
 from tests.contract.pools import Recorder, eventually
-from tests.factories import make_filled, make_queue, orders
+from tests.factories import drop, make_filled, make_queue, orders
 
 pytestmark = pytest.mark.each_catalog
 
@@ -247,8 +247,7 @@ def test_the_failed_jobs_of_a_queue_are_among_its_problems(store, ignis):
     store.catalog.write(lambda connection: connection.execute(before))
     (still,) = of_queue(present.read_queue(store.catalog, "orders"))
     assert f"{job} does not move: no process that runs the side tasks" in still.text
-    other.admin.deactivate()
-    other.admin.drop()
+    drop(other)
 
     assert [each["kind"] for each in answer(ignis("--json", "problems", "orders"))] == ["job"]
     assert ("job", "orders") in problems(store)

@@ -10,7 +10,7 @@ from queue_core.catalog.databases.takeovers import JUMP
 from queue_core.catalog.records.grants import statements
 from queue_core.errors import CatalogUnavailable, ConsumerFenced
 from tests.books import audit
-from tests.factories import make_filled, make_queue, numbers_of, orders
+from tests.factories import drop, make_filled, make_queue, numbers_of, orders
 from tests.soak.cluster import cluster
 from tests.waiting import Caller, until
 
@@ -64,8 +64,7 @@ def test_the_first_connection_to_another_timeline_raises_the_ids_once(run, tmp_p
         # The rows are not those of a queue, whose locks go with it.
         for name in ("one", "two"):
             other = make_queue(store, name)
-            other.admin.deactivate()
-            other.admin.drop()
+            drop(other)
         run(CUT)
         (fourth,) = again(lambda: queue.load(orders(1, 3))).to_pylist()
         assert segment_of(fourth) == segment_of(third) + 1

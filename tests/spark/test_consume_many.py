@@ -11,6 +11,7 @@ from pyspark_ignis import IgnisManager, batch_handler, consume_many, shared_quer
 from queue_core import Store
 from queue_core.errors import BadOption, CatalogUnavailable, NoSuchQueue, SchemaMismatch
 from queue_core.handling.breaker import Breaker
+from tests.factories import drop
 from tests.spark.rig import AVAILABLE_NOW, PATIENCE, counts, finish, wait_until
 
 EVENTS = pa.schema([("number", pa.int64()), ("body", pa.string())])
@@ -126,11 +127,6 @@ def test_a_later_run_may_have_other_queues(queues, consume):
 
 def give_up(queue):
     queue.admin.deactivate()
-
-
-def drop(queue):
-    queue.admin.deactivate()
-    queue.admin.drop()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_ignis import Reject, batch_handler, consume
 from queue_core import BadOption, NoSuchQueue
-from tests.factories import numbers_of
+from tests.factories import drop, numbers_of
 from tests.spark.consuming import left_in, make_cases, reasons
 from tests.spark.rig import AVAILABLE_NOW, finish
 
@@ -124,8 +124,7 @@ def test_rows_are_not_loaded_into_a_queue_that_was_made_anew_with_other_columns(
     )
     outcomes = pa.record_batch({"_message_id": ids, "outcome": ["delete"], OUTPUT: [rows]})
     task = gather([outcomes], None, find_output(options))
-    results.admin.deactivate()
-    results.admin.drop()
+    drop(results)
     others = store.create_queue("results", pa.schema([("text", pa.string())]))
 
     with pytest.raises(Conflict, match="queue 'results' was created or changed by another process"):

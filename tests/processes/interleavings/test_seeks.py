@@ -11,7 +11,7 @@ from queue_core.errors import BadOption
 from queue_core.values.outcomes import Settlement
 from queue_core.verbs.settle import settle
 from tests.dump import log_earlier
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import load_singly, make_queue, numbers_of, orders
 from tests.processes.interleavings.steps import MANY, loads, on_sqlite
 from tests.processes.interleavings.test_logs import BOTH, compacts, deletes, in_order, takes, trims
 
@@ -166,8 +166,7 @@ def marks_of(point, name, copies):
     ],
 )
 def test_a_compaction_beside_a_copy(store, topic, reader, race, copies, name, point):
-    for number in range(80):
-        topic.load(orders(1, number))
+    load_singly(topic, 80)
     reader.browse()
     waits = point.endswith("commit") and (on_sqlite(store) or name == SOURCES[copies])
     race(compacts(name), point, snaps if copies == "snapshot" else clones(copies), waits=waits)
