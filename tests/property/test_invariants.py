@@ -563,9 +563,9 @@ class Verbs(Losing, RuleBasedStateMachine):
         assert found == expected
 
 
-def check(new_address: Callable[[], Address], examples: int, steps: int) -> None:
+def check(machine: Callable[[], RuleBasedStateMachine], examples: int, steps: int) -> None:
     run_state_machine_as_test(
-        lambda: Verbs(new_address),
+        machine,
         settings=settings(
             max_examples=examples,
             stateful_step_count=steps,
@@ -585,7 +585,7 @@ catalogs = pytest.mark.parametrize(
 def test_the_store_does_what_the_model_does(new_address, request):
     on_sqlite = "sqlite" in request.node.name
     examples = settings.default.max_examples // (6 if on_sqlite else 13)
-    check(new_address, examples=examples, steps=25)
+    check(lambda: Verbs(new_address), examples=examples, steps=25)
 
 
 @pytest.mark.slow
@@ -593,4 +593,4 @@ def test_the_store_does_what_the_model_does(new_address, request):
 @catalogs
 def test_the_store_does_what_the_model_does_for_long(new_address, request):
     on_sqlite = "sqlite" in request.node.name
-    check(new_address, examples=600 if on_sqlite else 150, steps=60)
+    check(lambda: Verbs(new_address), examples=600 if on_sqlite else 150, steps=60)

@@ -7,15 +7,9 @@ from contextlib import ExitStack
 from unittest import mock
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from queue_core import Queue, Store
 from queue_core.catalog.slices import log_merging, rewritable
@@ -28,7 +22,7 @@ from tests.dump import log_earlier, log_in_a_minute
 from tests.factories import make_queue, orders
 from tests.model import journal
 from tests.model.conformance import Checker
-from tests.property.test_invariants import catalogs
+from tests.property.test_invariants import catalogs, check
 
 SHARDS = 2
 READERS = ("billing", "shipping", "late")
@@ -231,23 +225,12 @@ class Readers(RuleBasedStateMachine):
 def test_each_reader_gets_each_message_once(new_address, request):
     on_sqlite = "sqlite" in request.node.name
     examples = settings.default.max_examples // (6 if on_sqlite else 13)
-    check(new_address, examples=examples, steps=25)
+    check(lambda: Readers(new_address), examples=examples, steps=25)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @catalogs
 def test_each_reader_gets_each_message_once_for_long(new_address, request):
-    check(new_address, examples=300 if "sqlite" in request.node.name else 75, steps=60)
-
-
-def check(new_address: Callable[[], Address], examples: int, steps: int) -> None:
-    run_state_machine_as_test(
-        lambda: Readers(new_address),
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=steps,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    examples = 300 if "sqlite" in request.node.name else 75
+    check(lambda: Readers(new_address), examples=examples, steps=60)
