@@ -8,16 +8,16 @@ Takes a `Part` as JSON. Says "up" before the first of its blocks, and ends after
 
 from __future__ import annotations
 
-import json
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from queue_core import Store
+from tests.crash.spark.lives import Work
 from tests.examples import FOLDER, blocks, execute
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class Part(Work):
     """Some blocks of a page, counted from 0, in a folder of their own."""
 
     page: str
@@ -27,12 +27,6 @@ class Part:
     end: int | None = None
     #: What the page says, and what the test has in its place, such as the address of a server.
     replace: dict[str, str] = field(default_factory=dict)
-    #: What its processes are armed with (`queue_core.support.faults`).
-    fault: str | None = None
-
-    def to_json(self) -> str:
-        """The part as an argument of the command."""
-        return json.dumps(asdict(self))
 
     def run(self) -> None:
         """Run the blocks; the store is there for all but the first."""
@@ -47,4 +41,4 @@ class Part:
 
 if __name__ == "__main__":
     print("up", flush=True)
-    Part(**json.loads(sys.argv[1])).run()
+    Part.from_json(sys.argv[1]).run()

@@ -8,10 +8,9 @@ Takes a `Job` as JSON. Says "up" once its query is started, and ends when the qu
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql import SparkSession
@@ -21,6 +20,7 @@ from pyspark.sql.streaming import StreamingQuery
 from pyspark_ignis import tuned
 from pyspark_ignis.source import tells_start
 from queue_core import Store
+from tests.crash.spark.lives import Work
 
 if TYPE_CHECKING:
     from tests.crash.spark.scene import Scene
@@ -38,7 +38,7 @@ JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable -Xlog:all
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class Job(Work):
     """The work of a driver."""
 
     #: The options of source and sink that say where the store is.
@@ -56,8 +56,6 @@ class Job:
     java_options: str = ""
     #: How many queues `out0` and so on it routes to, by the customer; 0: it copies to `out`.
     routes: int = 0
-    #: What its processes are armed with (`queue_core.support.faults`).
-    fault: str | None = None
     command: ClassVar[tuple[str, ...]] = ()
 
     @staticmethod
@@ -70,15 +68,6 @@ class Job:
             routes=scene.routes,
             **more,
         )
-
-    @staticmethod
-    def from_json(text: str) -> Job:
-        """The job that `to_json` has made a text of."""
-        return Job(**json.loads(text))
-
-    def to_json(self) -> str:
-        """The job as an argument of the command."""
-        return json.dumps(asdict(self))
 
 
 def main(text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -9,9 +10,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import Self
 
 ROOT = Path(__file__).parents[3]
 #: Seconds that anything may take which is sure to happen.
@@ -20,13 +22,21 @@ PATIENCE = 600.0
 _DAEMON = ["pyspark.daemon", "pyspark.worker"]
 
 
-class Work(Protocol):
-    """What a driver is told to do, and the fault that its processes are armed with."""
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What a driver is told to do."""
 
-    @property
-    def fault(self) -> str | None: ...
+    #: What its processes are armed with (`queue_core.support.faults`).
+    fault: str | None = None
 
-    def to_json(self) -> str: ...
+    def to_json(self) -> str:
+        """The work as an argument of the command."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The work that `to_json` has made a text of."""
+        return cls(**json.loads(text))
 
 
 class Life:

@@ -11,14 +11,13 @@ something with the subscriptions, in a process that dies at a crash point and do
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import cycle, product
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,7 +29,7 @@ from queue_core.errors import QueueExists
 from tests.books import audit
 from tests.crash.spark.copied import altered
 from tests.crash.spark.driver import session
-from tests.crash.spark.lives import ROOT
+from tests.crash.spark.lives import ROOT, Work
 from tests.crash.spark.scene import SCHEMA, numbered
 from tests.referee import Counts
 
@@ -44,7 +43,7 @@ LOAD, LOADS = 3_000, 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class Reading(Work):
     """The work of a driver."""
 
     path: str
@@ -53,17 +52,12 @@ class Reading:
     until_empty: bool = True
     master: str = "local[2]"
     java_options: str = ""
-    fault: str | None = None
     command: ClassVar[tuple[str, ...]] = ("tests.crash.spark.readers",)
-
-    def to_json(self) -> str:
-        """The work as an argument of the command."""
-        return json.dumps(asdict(self))
 
 
 def main(text: str) -> None:
     """Do the work that *text* describes."""
-    work = Reading(**json.loads(text))
+    work = Reading.from_json(text)
     spark = session(work.master, work.java_options)
     queries = []
     with Store.open(work.path) as store:

@@ -10,7 +10,6 @@ Takes a `TaskJob` as JSON, starts a stream for each checkpoint, and says "up". A
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import sys
 import tempfile
@@ -18,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -32,7 +31,7 @@ from queue_core.values.address import Address
 from tests import servers
 from tests.books import audit
 from tests.crash.spark.driver import session
-from tests.crash.spark.lives import Life, kill_one, wait_for
+from tests.crash.spark.lives import Life, Work, kill_one, wait_for
 from tests.dump import backdate
 from tests.factories import make_queue, orders
 
@@ -46,22 +45,17 @@ POINTS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskJob:
+class TaskJob(Work):
     """The streams of a driver: each has a checkpoint of its own."""
 
     store: dict[str, str]
     checkpoints: list[str]
-    fault: str | None = None
     master: str = "local[2,6]"
-
-    def to_json(self) -> str:
-        """The job as an argument of the command."""
-        return json.dumps(asdict(self))
 
 
 def main(text: str) -> None:
     """Run the streams until the process dies."""
-    job = TaskJob(**json.loads(text))
+    job = TaskJob.from_json(text)
     spark = session(job.master)
     for checkpoint in job.checkpoints:
         reader = spark.readStream.format("ignis").options(**job.store, task="shovel,sweep")
