@@ -69,7 +69,7 @@ def standing(store: Store, verb: str = "load") -> list[int]:
         return list(connection.scalars(query))
 
 
-def until(condition: Callable[[], bool], told: str = "it did not happen") -> None:
+def until(condition: Callable[[], object], told: str = "it did not happen") -> None:
     """Wait for something that others bring about."""
     end = time.monotonic() + PATIENCE
     while not condition():

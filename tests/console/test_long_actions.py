@@ -2,7 +2,6 @@
 
 import sqlite3
 import threading
-import time
 from contextlib import closing
 
 import pytest
@@ -16,6 +15,7 @@ from queue_core.verbs.operator.chosen import Chosen
 from tests.console.clients import logged, token
 from tests.dump import backdate
 from tests.factories import load_singly, make_filled, make_queue
+from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -33,9 +33,7 @@ def log_of(client):
 
 def ended(client):
     """Wait until no action is under way."""
-    deadline = time.monotonic() + 60
-    while log_of(client)["under_way"] and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until(lambda: not log_of(client)["under_way"])
     return logged(client)
 
 

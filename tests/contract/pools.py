@@ -1,8 +1,9 @@
-"""Shared by the tests of consumer pools: a handler that keeps its messages, and waiting."""
+"""Shared by the tests of consumer pools: a handler that keeps its messages."""
 
 import threading
-import time
 from collections import Counter
+
+from tests.waiting import until
 
 PATIENCE = 60.0
 
@@ -34,9 +35,5 @@ class Recorder:
         assert self.entered.acquire(timeout=PATIENCE)
 
 
-def eventually(condition):
-    """Wait until a condition holds."""
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+#: The name of `until` in two files of tests.
+eventually = until

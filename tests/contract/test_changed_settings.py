@@ -16,9 +16,8 @@ from queue_core.catalog import seals
 from queue_core.catalog.tables import queues
 from queue_core.errors import BadOption, QueueFull
 from tests.books import leftover_files
-from tests.contract.pools import eventually
 from tests.factories import make_filled, make_queue, numbers_of, orders
-from tests.waiting import Caller, waits
+from tests.waiting import Caller, until, waits
 
 
 @pytest.fixture
@@ -97,9 +96,9 @@ def test_sweeps_expiries_and_shovels(store, other):
     assert early.shovel() == 3
     queue.fire(2)
     queue.admin.change_settings(sweep_after=0.001)
-    eventually(lambda: early.sweep() == 2)
+    until(lambda: early.sweep() == 2)
     queue.admin.change_settings(message_expiry=0.001)
-    eventually(lambda: early.admin.expire() == 1)
+    until(lambda: early.admin.expire() == 1)
 
 
 def test_another_setting_costs_a_second_try_and_nothing_else(store, other):

@@ -11,7 +11,7 @@ from queue_core.catalog.holders import consumers as consumer_rows
 from queue_core.catalog.tables import slices
 from queue_core.errors import BadOption, BadOutcome, BadSelector, DamagedSegment
 from queue_core.upkeep.tasks.compaction import compact
-from tests.contract.pools import Recorder, eventually
+from tests.contract.pools import Recorder
 from tests.factories import (
     aside,
     load_singly,
@@ -23,6 +23,7 @@ from tests.factories import (
     planned,
     seen,
 )
+from tests.waiting import until
 
 
 def reports(store):
@@ -218,7 +219,7 @@ def test_many_shards_and_a_pool_beside_it(store):
     chosen = queue.choose(selector="number % 2 = 0")
     with ConsumerPool(store, "orders", recorder, concurrency=2, batch=50) as pool:
         deleted = chosen.delete()
-        eventually(lambda: pool.counts.get("deleted", 0) + deleted == 4000)
+        until(lambda: pool.counts.get("deleted", 0) + deleted == 4000)
     assert queue.choose("all").count() == 0
 
 

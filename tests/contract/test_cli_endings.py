@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from queue_core import Store
-from tests.contract.pools import eventually
 from tests.factories import make_filled
+from tests.waiting import until
 
 #: Each round of an act has one message.
 SMALL_ROUNDS = """
@@ -111,7 +111,7 @@ def test_ctrl_c_ends_the_imports_without_a_word(place, tmp_path):
 
 def test_ctrl_c_ends_an_act_between_two_rounds_and_says_how_many_are_done(place, queue):
     process = started(place, "sideline", "orders", "--all", "-y", script=SMALL_ROUNDS + RUN)
-    eventually(lambda: queue.choose("all", magazine="sideline").count())
+    until(lambda: queue.choose("all", magazine="sideline").count())
     process.send_signal(signal.SIGINT)
     code, said = ended(process)
 

@@ -17,8 +17,8 @@ from ignis_cli.supervising import Supervisor
 from queue_core import ConsumerPool
 from queue_core.errors import CatalogUnavailable
 from tests.command_line import answer, refusal
-from tests.contract.pools import eventually
 from tests.factories import make_filled, make_queue, numbers_of, orders
+from tests.waiting import until
 
 SHOP = """
 import gc
@@ -139,7 +139,7 @@ def test_a_signal_ends_it_and_nothing_stays_in_flight(store, address, shop, how)
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )  # fmt: skip
-    eventually(lambda: sum(store.view("shards")["deleted"].to_pylist()))
+    until(lambda: sum(store.view("shards")["deleted"].to_pylist()))
     process.send_signal(signal.SIGTERM)
     said, log = process.communicate(timeout=60)
 
@@ -206,14 +206,14 @@ def test_no_process_outlives_its_supervisor(store, address, shop, ending):
     results = store.create_queue("results", queue.schema)
     queue.load(orders(3000))
     process = start_two(address, "slow_copy" if ending == "killed" else "stuck")
-    eventually(lambda: len(psutil.Process(process.pid).children()) == 2)
+    until(lambda: len(psutil.Process(process.pid).children()) == 2)
     children = psutil.Process(process.pid).children()
     if ending == "killed":
-        eventually(lambda: results.browse().num_rows > 20)
+        until(lambda: results.browse().num_rows > 20)
         process.kill()
     else:
         # A process whose handlers have not begun may end at once.
-        eventually(lambda: all(Path(f"stuck-{child.pid}").exists() for child in children))
+        until(lambda: all(Path(f"stuck-{child.pid}").exists() for child in children))
         process.terminate()
         time.sleep(0.5)
         assert all(psutil.pid_exists(child.pid) for child in children)
@@ -236,8 +236,8 @@ def test_processes_that_are_asked_beside_their_supervisor_end_as_usual(store, ad
     results = store.create_queue("results", queue.schema)
     queue.load(orders(3000))
     process = start_two(address)
-    eventually(lambda: results.browse().num_rows > 20)
-    eventually(lambda: len(store.view("consumers")) == 2)
+    until(lambda: results.browse().num_rows > 20)
+    until(lambda: len(store.view("consumers")) == 2)
     for each in [*psutil.Process(process.pid).children(), process]:
         each.send_signal(signal.SIGTERM)
     said, log = process.communicate(timeout=120)
@@ -315,13 +315,13 @@ def test_processes_that_die_are_started_again(store, address, shop):
         children[:] = psutil.Process(process.pid).children()
         return len(children) == 2
 
-    eventually(found)
-    eventually(lambda: results.browse().num_rows > 20)
+    until(found)
+    until(lambda: results.browse().num_rows > 20)
     victim = children[0].pid
     os.kill(victim, signal.SIGKILL)
-    eventually(lambda: found() and victim not in {child.pid for child in children})
+    until(lambda: found() and victim not in {child.pid for child in children})
     there = results.browse().num_rows
-    eventually(lambda: results.browse().num_rows > there + 50)
+    until(lambda: results.browse().num_rows > there + 50)
     process.send_signal(signal.SIGTERM)
     said, log = process.communicate(timeout=120)
 

@@ -14,9 +14,9 @@ from queue_core.errors import SchemaMismatch
 from queue_core.segments.reader import read_table
 from tests.books import audit
 from tests.contract.callers import caller_of
-from tests.contract.pools import Recorder, eventually
+from tests.contract.pools import Recorder
 from tests.factories import load_singly, make_filled, make_queue, orders
-from tests.waiting import Caller, waits
+from tests.waiting import Caller, until, waits
 
 START = Offset("reader", 0)
 EXTRA = pa.schema([("extra", pa.string())])
@@ -143,13 +143,13 @@ def test_a_running_pool_goes_on_with_the_new_columns(store, grow, how):
     options = {how: True} if how in ("transactional", "browse") else {}
     options |= {"batch": 2} if how == "prefetched" else {}
     with ConsumerPool(store, names, handler, tasks=(), **options) as pool:
-        eventually(lambda: len(seen.messages) == 9)
+        until(lambda: len(seen.messages) == 9)
         grow("blue", range(10, 40), extra="x")
-        eventually(lambda: len(seen.messages) == 39)
+        until(lambda: len(seen.messages) == 39)
         grow("blue", range(40, 60), extra="y", more=7)
         grow("green", range(60, 80), extra="z")
         store.queue("red").load(orders(1, 80))
-        eventually(lambda: len(seen.messages) == 80)
+        until(lambda: len(seen.messages) == 80)
         assert pool.drain(60)
 
     found = {
@@ -169,9 +169,9 @@ def test_a_pool_whose_user_chose_columns_goes_on_with_these(store, grow):
     make_queue(store).load(orders(1))
     seen = Recorder()
     with ConsumerPool(store, "orders", seen, columns=["number"], tasks=()) as pool:
-        eventually(lambda: seen.messages)
+        until(lambda: seen.messages)
         grow("orders", [1], extra="x")
-        eventually(lambda: len(seen.messages) == 2)
+        until(lambda: len(seen.messages) == 2)
         assert pool.drain(60)
     assert [sorted(message) for message in seen.messages] == [["_message_id", "number"]] * 2
 

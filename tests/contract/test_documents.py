@@ -11,9 +11,10 @@ from queue_core.consumers.consumer import QueueConsumer
 from queue_core.consumers.lists import ConsumerLists
 from queue_core.upkeep.leader.lease import LeaseLeader
 from queue_core.upkeep.tasks.runner import SideTasks
-from tests.contract.pools import PATIENCE, Recorder, eventually
+from tests.contract.pools import PATIENCE, Recorder
 from tests.dump import backdate, load_earlier
 from tests.factories import make_filled, make_queue, numbers_of, orders
+from tests.waiting import until
 
 
 @dataclass
@@ -66,7 +67,7 @@ def test_several_instances_serve_all_queues_side_by_side(store: Store) -> None:
             recorder.wait()
         for recorder in recorders:
             recorder.open.set()
-        eventually(lambda: sum(len(each.messages) for each in recorders) == 8)
+        until(lambda: sum(len(each.messages) for each in recorders) == 8)
         assert other.drain(PATIENCE)
     handled = [(m["_queue"], m["number"]) for each in recorders for m in each.messages]
     assert sorted(handled) == [(name, number) for name in names for number in range(4)]

@@ -10,7 +10,6 @@ from queue_core.catalog import seals, tables
 from queue_core.errors import BadOption, NoSuchQueue, QueueDeactivated
 from queue_core.handling.breaker import Breaker
 from tests.books import audit, leftover_files
-from tests.contract.pools import eventually
 from tests.dump import backdate, dump
 from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.job_steps import run_job
@@ -226,7 +225,7 @@ def test_its_breaker_does_not_stop_the_next_queue_of_its_name(store):
     for each in (queue, other):
         each.load(orders(20))
         with ConsumerPool(store, each.name, lambda _: 1 / 0, concurrency=1, breaker=slow, batch=2):
-            eventually(lambda name=each.name: name in open_breakers(store))
+            until(lambda name=each.name: name in open_breakers(store))
     queue.admin.deactivate()
     queue.admin.drop()
 

@@ -11,8 +11,9 @@ from queue_core import ConsumerPool
 from queue_core.errors import NoSuchQueue, QueueDeactivated, SubscriptionDetached
 from queue_core.segments.reader import read_table
 from queue_core.upkeep.tasks.expire import retire
-from tests.contract.pools import PATIENCE, Recorder, eventually
+from tests.contract.pools import PATIENCE, Recorder
 from tests.factories import drop, make_queue, orders
+from tests.waiting import until
 
 START = Offset("reader", 0)
 
@@ -158,7 +159,7 @@ def test_a_pool_goes_on_with_its_other_queues(store, queues, caplog, end, worker
             gray.load(orders(1, count))
             assert pool.drain(PATIENCE)
             assert pool.counts == {"deleted": 6 + 2 * count}
-        eventually(lambda: TOLD in caplog.text)
+        until(lambda: TOLD in caplog.text)
         pool.increase()
         assert pool.drain(PATIENCE)
         assert pool.error is None
@@ -166,7 +167,7 @@ def test_a_pool_goes_on_with_its_other_queues(store, queues, caplog, end, worker
 
         end(red)
         end(gray)
-        eventually(lambda: pool.error is not None)
+        until(lambda: pool.error is not None)
     assert isinstance(pool.error, ENDED)
     assert pool.error.args[0].startswith(("queue 'red' was d", "queue 'gray' was d"))
 
@@ -214,7 +215,7 @@ def test_limits_of_an_ended_queue_keep_no_pool_from_draining(store, queues):
     red, blue, _ = queues
     blue.admin.change_settings(limits="limit(per_second=0.01)")
     with ConsumerPool(store, ["red", "blue"], Recorder(), batch=1) as pool:
-        eventually(lambda: pool.counts.get("deleted", 0) >= 3)
+        until(lambda: pool.counts.get("deleted", 0) >= 3)
         blue.admin.deactivate()
         assert pool.drain(PATIENCE)
         assert red.browse().num_rows == 0
@@ -226,13 +227,13 @@ def test_a_browsing_pool_outlives_a_queue(store, queues, caplog, end):
     recorder = Recorder()
     names = ["red", "blue", "gray"]
     with ConsumerPool(store, names, recorder, browse=True) as pool:
-        eventually(lambda: len({(m["_queue"], m["number"]) for m in recorder.messages}) == 6)
+        until(lambda: len({(m["_queue"], m["number"]) for m in recorder.messages}) == 6)
         end(blue)
         gray.load(orders(1, 2))
-        eventually(lambda: any(m["number"] == 2 for m in recorder.messages))
-        eventually(lambda: TOLD in caplog.text or end is not drop)
+        until(lambda: any(m["number"] == 2 for m in recorder.messages))
+        until(lambda: TOLD in caplog.text or end is not drop)
         red.load(orders(1, 3))
-        eventually(lambda: any(m["number"] == 3 for m in recorder.messages))
+        until(lambda: any(m["number"] == 3 for m in recorder.messages))
         assert pool.error is None
 
 

@@ -21,10 +21,10 @@ from queue_core.verbs.quarantine import quarantine
 from queue_core.verbs.shovel import Shovelful, shovel
 from tests.clocks import make_due
 from tests.contract.callers import caller_of
-from tests.contract.pools import PATIENCE, Recorder, eventually
+from tests.contract.pools import PATIENCE, Recorder
 from tests.dump import load_earlier, log_earlier, log_in_a_minute, set_time
 from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders, with_sidelined
-from tests.waiting import Caller, look_at_once
+from tests.waiting import Caller, look_at_once, until
 
 pytestmark = pytest.mark.each_catalog
 
@@ -409,7 +409,7 @@ def test_a_pool_serves_its_other_queues_and_drains_both(store, caller):
             for number in range(10, 14):
                 start = time.monotonic()
                 free.load(orders(1, number))
-                eventually(lambda number=number: number in handler.numbers)
+                until(lambda number=number: number in handler.numbers)
                 assert time.monotonic() - start < SOON
             # Messages are left, so it is not drained.
             assert not pool.drain(1.0)

@@ -6,9 +6,10 @@ import pytest
 
 from queue_core import ConsumerPool, Predicate
 from queue_core.errors import BadSelector
-from tests.contract.pools import Recorder, eventually
+from tests.contract.pools import Recorder
 from tests.dump import dump
 from tests.factories import make_filled, numbers_of
+from tests.waiting import until
 
 
 def sevenths(batch):
@@ -74,13 +75,13 @@ def test_a_function_that_fails_is_named_and_nothing_changes(store, queue):
 def test_a_pool_fires_what_its_function_selects(store, queue):
     recorder = Recorder()
     with ConsumerPool(store, "orders", recorder, selector=sevenths, tasks=[]) as pool:
-        eventually(lambda: pool.counts == {"deleted": 5})
+        until(lambda: pool.counts == {"deleted": 5})
     assert recorder.numbers == [0, 7, 14, 21, 28]
 
 
 def test_a_function_that_fails_ends_its_pool(store, queue):
     pool = ConsumerPool(store, "orders", Recorder(), selector=fails, tasks=[]).start()
-    eventually(lambda: pool.error is not None)
+    until(lambda: pool.error is not None)
     with pytest.raises(BadSelector, match="fails raised ValueError"):
         pool.stop()
     assert queue.browse().num_rows == 30
@@ -96,7 +97,7 @@ def test_what_a_pool_has_handled_before_its_function_fails_is_settled(store, que
 
     how = {"concurrency": 1, "batch": 1, "tasks": []}
     pool = ConsumerPool(store, "orders", recorder, selector=chosen, **how).start()
-    eventually(lambda: pool.error is not None)
+    until(lambda: pool.error is not None)
     with pytest.raises(BadSelector, match="chosen raised ValueError"):
         pool.stop()
     assert pool.counts == {"deleted": 1}

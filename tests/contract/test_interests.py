@@ -11,10 +11,9 @@ from queue_core.catalog.holder_tables import consumers as rows
 from queue_core.catalog.holders import consumers, interests
 from queue_core.catalog.poller import Watch
 from queue_core.errors import ConsumerFenced, QueueTaken
-from tests.contract.pools import eventually
 from tests.dump import dump
 from tests.factories import drop, make_filled, make_queue, numbers_of, orders
-from tests.waiting import PATIENCE, Caller
+from tests.waiting import PATIENCE, Caller, until
 
 pytestmark = pytest.mark.each_catalog
 
@@ -296,7 +295,7 @@ def test_a_browser_goes_before_nobody(store, queue, browser):
         browser(store),
         ConsumerPool(store, "orders", lambda _: True, priority=1, tasks=[]) as pool,
     ):
-        eventually(lambda: pool.counts.get("deleted") == 6)
+        until(lambda: pool.counts.get("deleted") == 6)
 
 
 def test_a_pool_of_the_sideline_keeps_main_from_nobody(store, queue):
@@ -304,7 +303,7 @@ def test_a_pool_of_the_sideline_keeps_main_from_nobody(store, queue):
         store, "orders", lambda _: True, magazine="sideline", tasks=[], name="aside"
     )
     with aside, ConsumerPool(store, "orders", lambda _: True, priority=1, tasks=[]) as pool:
-        eventually(lambda: pool.counts.get("deleted") == 6)
+        until(lambda: pool.counts.get("deleted") == 6)
 
 
 def test_a_query_of_the_sideline_without_a_priority_keeps_main_from_nobody(store, queue, session):
@@ -313,7 +312,7 @@ def test_a_query_of_the_sideline_without_a_priority_keeps_main_from_nobody(store
     with store.catalog.read() as connection:
         assert not connection.scalar(sa.select(interests.interests.c.interested))
     with ConsumerPool(store, "orders", lambda _: True, priority=1, tasks=[]) as pool:
-        eventually(lambda: pool.counts.get("deleted") == 6)
+        until(lambda: pool.counts.get("deleted") == 6)
 
 
 @pytest.mark.usefixtures("quick_beats")
@@ -323,7 +322,7 @@ def test_a_query_keeps_nobody_back_while_its_breaker_is_open(store, queue, sessi
     query = session(priority="5", breaker='{"name": "service"}')
     assert query.next(START, None, None) == START
     with ConsumerPool(store, "orders", lambda _: True, priority=1, tasks=[]) as pool:
-        eventually(lambda: pool.counts.get("deleted") == 6)
+        until(lambda: pool.counts.get("deleted") == 6)
     switch.close()
     queue.load(orders(1, 6))
-    eventually(lambda: query.next(START, None, None) != START)
+    until(lambda: query.next(START, None, None) != START)

@@ -10,9 +10,8 @@ from ignis_source.offset import Offset
 from queue_core.catalog.holder_tables import interests
 from queue_core.errors import QueueDeactivated, SubscriptionDetached
 from queue_core.segments.reader import read_table
-from tests.contract.pools import eventually
 from tests.factories import make_filled, make_queue, orders
-from tests.waiting import look_at_once
+from tests.waiting import look_at_once, until
 
 pytestmark = pytest.mark.each_catalog
 
@@ -145,10 +144,10 @@ def test_a_query_sees_that_its_breaker_closes_although_others_take_its_messages(
 
     queue.load(orders(5))
     assert ask(query) == START
-    eventually(lambda: not wants())
+    until(lambda: not wants())
 
     queue.delete(queue.fire("all"))
     switch.close()
     look_at_once(query)
     assert ask(query) == START
-    eventually(wants)
+    until(wants)

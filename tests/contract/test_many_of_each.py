@@ -16,8 +16,9 @@ from queue_core.segments import stager
 from queue_core.values.address import Address
 from tests.books import audit
 from tests.contract.callers import KINDS, caller_of
-from tests.contract.pools import PATIENCE, Recorder, eventually
+from tests.contract.pools import PATIENCE, Recorder
 from tests.factories import ORDERS, make_queue, numbers_of, orders
+from tests.waiting import until
 
 #: Queues of one pool whose columns differ in their number, order and types.
 SCHEMAS = {
@@ -51,7 +52,7 @@ def test_a_pool_gets_all_columns_of_each_of_its_queues(store, how):
     handle = handle_batch if how == "batches" else recorder
     browse = how == "browser"
     with ConsumerPool(store, list(SCHEMAS), handle, concurrency=4, batch=7, browse=browse) as pool:
-        eventually(lambda: len(recorder.messages) >= 180)
+        until(lambda: len(recorder.messages) >= 180)
         assert pool.drain(PATIENCE)
 
     assert len(recorder.messages) == 180
@@ -67,7 +68,7 @@ def test_credit_is_one_for_all_queues_of_a_pool(store):
     recorder.open.clear()
     names = [queue.name for queue in queues]
     with ConsumerPool(store, names, recorder, concurrency=6, batch=4, max_in_flight=7) as pool:
-        eventually(lambda: in_flight(queues) == 7)
+        until(lambda: in_flight(queues) == 7)
         recorder.wait()
         assert in_flight(queues) <= 7
         most = 0
@@ -111,10 +112,10 @@ def test_a_priority_counts_in_the_queues_of_its_pool_alone(store, address):
         for queue in queues:
             queue.load(orders(20))
         # The higher one has its hands full, and still wants its queues.
-        eventually(lambda: len(low.messages) == 20)
+        until(lambda: len(low.messages) == 20)
         assert {row["_queue"] for row in low.messages} == {"blue"}
         high.open.set()
-        eventually(lambda: len(high.messages) == 40)
+        until(lambda: len(high.messages) == 40)
     assert len(low.messages) == 20
 
 
@@ -285,7 +286,7 @@ def test_stores_of_one_process_stay_apart(catalog_url, tmp_path, request):
 
         with ThreadPoolExecutor(4) as threads:
             list(threads.map(load, range(4)))
-        eventually(lambda: all(len(each) >= 30 for each in handled))
+        until(lambda: all(len(each) >= 30 for each in handled))
         for pool in pools:
             assert pool.drain(PATIENCE)
         for store in stores:

@@ -29,6 +29,7 @@ from queue_core.watching.metric import COUNTERS, DEPTHS, HELD, HISTOGRAMS, METRI
 from queue_core.watching.prometheus import page, serve
 from tests.command_line import answer
 from tests.factories import make_queue, orders
+from tests.waiting import until
 
 DOCS = Path(__file__).parents[2] / "docs" / "monitoring"
 RULES = yaml.safe_load((DOCS / "alerts.yml").read_text())
@@ -63,9 +64,7 @@ def work(store):
     store.subscribe("stopped", to="topic").admin.detach()
     topic.load(orders(3))
     with store.side_tasks(tasks=["sample"]):
-        deadline = time.monotonic() + 60
-        while "ignis_side_task_age" not in _values_text(store) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        until(lambda: "ignis_side_task_age" in _values_text(store))
     return queue
 
 
@@ -131,9 +130,7 @@ def test_messages_of_a_dead_process_without_heartbeats_are_stuck(store):
     def told(name):
         return scraped(page(store))["ignis_stuck_messages", (("queue", name),)]
 
-    deadline = time.monotonic() + 60
-    while told("orders") != 6 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until(lambda: told("orders") == 6)
 
     assert (told("orders"), told("later")) == (6, 0)
     queue.sweep(0.0)

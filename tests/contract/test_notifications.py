@@ -18,9 +18,9 @@ from queue_core.queue import Queue
 from queue_core.values.address import Address
 from queue_core.verbs.acknowledge import acknowledge
 from tests.children import Child
-from tests.contract.pools import PATIENCE, eventually
+from tests.contract.pools import PATIENCE
 from tests.factories import make_filled, make_queue, orders, planned
-from tests.waiting import Caller, waits, without_blind_looks
+from tests.waiting import Caller, until, waits, without_blind_looks
 
 pytestmark = pytest.mark.each_catalog
 
@@ -185,7 +185,7 @@ def test_a_firing_wakes_the_load_that_it_meets(store, address):
     # With connections of its own, because the load notifies as well when it leaves its line.
     with Store(apart(address)) as other:
         load = Caller(lambda: other.queue("orders").load(orders(1)))
-        eventually(lambda: queue.peek().num_rows)
+        until(lambda: queue.peek().num_rows)
         with _notifications(store) as sent:
             queue.fire()
         load.done()

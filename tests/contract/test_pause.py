@@ -7,9 +7,9 @@ import pytest
 from queue_core import ConsumerPool
 from queue_core.errors import BadOption, QueueDeactivated
 from tests.command_line import answer, refusal
-from tests.contract.pools import PATIENCE, Recorder, eventually
+from tests.contract.pools import PATIENCE, Recorder
 from tests.factories import make_queue, numbers_of, orders
-from tests.waiting import Caller
+from tests.waiting import Caller, until
 
 pytestmark = pytest.mark.usefixtures("quick_beats")
 
@@ -122,16 +122,16 @@ def test_a_pause_stops_a_running_pool_and_its_end_starts_it_again(
 ):
     with ConsumerPool(store, "orders", Recorder(), concurrency=concurrency) as pool:
         queue.load(orders(3))
-        eventually(lambda: pool.counts == {"deleted": 3})
+        until(lambda: pool.counts == {"deleted": 3})
         pause.begin()
-        eventually(lambda: "orders paused" in repr(pool))
+        until(lambda: "orders paused" in repr(pool))
         queue.load(orders(3, 3))
         assert not pool.drain(0.2)
         assert "drain waits, since queue 'orders' is paused" in caplog.text
         assert pool.counts == {"deleted": 3}
 
         pause.end()
-        eventually(lambda: pool.counts == {"deleted": 6})
+        until(lambda: pool.counts == {"deleted": 6})
         assert pool.drain(PATIENCE)
 
 
@@ -141,12 +141,12 @@ def test_messages_that_were_fired_ahead_return_when_the_queue_is_paused(store, q
     waiting = lambda: store.view("queues")["waiting"][0].as_py()  # noqa: E731
     queue.load(orders(2000))
     with ConsumerPool(store, "orders", recorder, concurrency=1, batch=10) as pool:
-        eventually(lambda: pool.counts.get("deleted", 0) > 500)
+        until(lambda: pool.counts.get("deleted", 0) > 500)
         recorder.open.clear()
         pause.begin()
-        eventually(lambda: "orders paused" in repr(pool))
+        until(lambda: "orders paused" in repr(pool))
         # All but the batch in hand wait again, or are handled.
-        eventually(lambda: waiting() + len(recorder.messages) >= 2000 - 10)
+        until(lambda: waiting() + len(recorder.messages) >= 2000 - 10)
         seen = len(recorder.messages)
         recorder.open.set()
         time.sleep(0.5)
@@ -161,10 +161,10 @@ def test_one_paused_queue_of_a_pool_does_not_stop_the_other(store, queue, pause)
     with ConsumerPool(store, ["orders", "other"], Recorder()) as pool:
         for each in (queue, other):
             each.load(orders(3))
-        eventually(lambda: pool.counts == {"deleted": 3})
+        until(lambda: pool.counts == {"deleted": 3})
         assert [queue.browse().num_rows, other.browse().num_rows] == [3, 0]
         pause.end()
-        eventually(lambda: pool.counts == {"deleted": 6})
+        until(lambda: pool.counts == {"deleted": 6})
         assert pool.drain(PATIENCE)
 
 
@@ -178,7 +178,7 @@ def test_a_pool_follows_the_queue_unless_it_has_a_number_of_its_own(store, queue
         assert scaled.increase() == 5
         for number in (1, 7):
             queue.admin.change_settings(concurrency=number)
-            eventually(lambda number=number: follows.concurrency == number)
+            until(lambda number=number: follows.concurrency == number)
 
         assert (fixed.concurrency, scaled.concurrency) == (3, 5)
 

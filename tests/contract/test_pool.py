@@ -21,8 +21,9 @@ from queue_core.errors import BadOption, BadSelector, SchemaMismatch
 from queue_core.pool import dispatcher
 from queue_core.pool.dispatcher import close_dispatcher, open_dispatcher
 from queue_core.queue.opened import OpenedQueue
-from tests.contract.pools import PATIENCE, Recorder, eventually
+from tests.contract.pools import PATIENCE, Recorder
 from tests.factories import make_queue, numbers_of, orders
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def test_outcomes_are_settled_though_one_vain_look_follows_another(store, queue,
     monkeypatch.setattr(QueueConsumer, "pull", look)
     queue.load(orders(5))
     with ConsumerPool(store, "orders", Recorder(), concurrency=1) as pool:
-        eventually(lambda: pool.counts == {"deleted": 5})
+        until(lambda: pool.counts == {"deleted": 5})
 
 
 def test_failures_are_sidelined_with_their_reason_and_ignorable_ones_deleted(store, queue):
@@ -158,7 +159,7 @@ def test_a_call_that_takes_too_long_is_timed_out_and_the_rest_is_handled(store, 
 
     with ConsumerPool(store, "orders", handler, concurrency=1, handler_timeout=1.0) as pool:
         assert hung.wait(PATIENCE)
-        eventually(lambda: sum(pool.counts.values()) == 5)
+        until(lambda: sum(pool.counts.values()) == 5)
         assert pool.counts == {"deleted": 4, "sidelined": 1}
         # A call that computes is interrupted; one that blocks is not.
         assert interrupted.wait(PATIENCE if busy else 0.0) is busy
@@ -239,7 +240,7 @@ def test_a_message_wakes_one_worker_and_its_firing_and_settlement_wake_none(stor
         time.sleep(0.3)
         before = reasons[NotifyReason.ARRIVAL]
         queue.load(orders(1))
-        eventually(lambda: pool.counts == {"deleted": 1})
+        until(lambda: pool.counts == {"deleted": 1})
         time.sleep(0.3)
         assert reasons[NotifyReason.ARRIVAL] == before + 1
     close_dispatcher(dispatcher)
@@ -257,7 +258,7 @@ def test_one_message_wakes_one_worker_even_if_it_fills_its_batch(store, queue, p
             time.sleep(0.1)
             by_time, others = reasons[NotifyReason.AVAILABLE], manager.wakeups
             queue.load(orders(1))
-            eventually(lambda: pool.counts == {"deleted": count})  # noqa: B023
+            until(lambda: pool.counts == {"deleted": count})  # noqa: B023
             assert reasons[NotifyReason.MORE] == 0
             by_time = reasons[NotifyReason.AVAILABLE] - by_time
             assert manager.wakeups - others <= 1 + by_time
@@ -340,8 +341,8 @@ def test_a_paused_pool_finishes_and_takes_nothing_more(store, queue):
         recorder.wait()
         pool.pause()
         recorder.open.set()
-        eventually(lambda: pool.counts == {"deleted": 2})
-        eventually(lambda: "0 messages in hand" in repr(pool))
+        until(lambda: pool.counts == {"deleted": 2})
+        until(lambda: "0 messages in hand" in repr(pool))
         assert not pool.drain(0.1)
         assert len(recorder.messages) == 2
         pool.resume()
@@ -370,7 +371,7 @@ def test_no_more_is_in_flight_than_the_credit(store, queue):
     with ConsumerPool(store, "orders", recorder, concurrency=4, batch=3, max_in_flight=5) as pool:
         recorder.wait()
         recorder.wait()
-        eventually(lambda: in_flight(store) == 5)
+        until(lambda: in_flight(store) == 5)
         assert not pool.drain(0.1)
         assert in_flight(store) == 5
         recorder.open.set()
@@ -386,9 +387,9 @@ def test_prefetched_messages_go_back_when_the_pool_is_paused(store, queue):
         store, "orders", recorder, concurrency=2, batch=10, handler_timeout=2
     ) as pool:
         # The handler is quick, so that more and more is fired at once.
-        eventually(lambda: len(recorder.messages) > 500)
+        until(lambda: len(recorder.messages) > 500)
         pool.pause()
-        eventually(lambda: queue.metadata()["in_flight"].to_pylist() == [0] * 4)
+        until(lambda: queue.metadata()["in_flight"].to_pylist() == [0] * 4)
         assert 0 < queue.browse().num_rows < 20_000
         pool.resume()
         assert pool.drain(PATIENCE)
@@ -412,7 +413,7 @@ def test_drain_waits_for_prefetched_messages_that_go_back(store, queue, monkeypa
     with ConsumerPool(
         store, "orders", recorder, concurrency=2, batch=10, handler_timeout=2, tasks=[]
     ) as pool:
-        eventually(lambda: len(recorder.messages) > 500)
+        until(lambda: len(recorder.messages) > 500)
         while not begun.is_set():
             # At a pause, all messages may be in the hands of workers.
             pool.pause()
@@ -434,7 +435,7 @@ def test_a_browser_sees_every_message_once_and_takes_none(store, queue):
     with ConsumerPool(store, "orders", recorder, browse=True, name="looker", batch=50) as pool:
         assert pool.drain(PATIENCE)
         queue.load(orders(30, 120))
-        eventually(lambda: len(recorder.messages) == 150)
+        until(lambda: len(recorder.messages) == 150)
     with ConsumerPool(store, "orders", recorder, browse=True, name="looker") as pool:
         assert pool.drain(PATIENCE)
 
@@ -486,7 +487,7 @@ def test_a_browser_of_several_queues_sees_every_message_once(store):
             assert pool.drain(PATIENCE)
             assert seen() == loaded
             load(queues[1], 10, 1000 + first)
-            eventually(lambda: len(seen()) == len(loaded))
+            until(lambda: len(seen()) == len(loaded))
             assert pool.drain(PATIENCE)
         assert seen() == loaded
     assert all(len(queue.fire("all")) == queue.browse().num_rows for queue in queues)
@@ -502,7 +503,7 @@ def test_the_twelve_steps_from_the_arrival_of_a_message_to_its_delivery(store, q
         with trace.tracing() as traced:
             queue.load(orders(1))
             recorder.wait()
-            eventually(lambda: Step.DELIVERED in traced.steps)
+            until(lambda: Step.DELIVERED in traced.steps)
         assert pool.drain(PATIENCE)
 
     # Other changes of the catalog may have notified consumers meanwhile.
@@ -599,7 +600,7 @@ def test_a_message_that_comes_alone_is_fired_and_settled_and_nothing_else(
         with mock.patch.object(OpenedQueue, "fire", counted):
             for number in range(5):
                 queue.load(orders(1, number))
-                eventually(lambda number=number: pool.counts == {"deleted": number + 1})
+                until(lambda number=number: pool.counts == {"deleted": number + 1})
 
     assert [len(each.messages) for each in fired] == [1] * 5
 
@@ -620,7 +621,7 @@ def test_a_message_put_back_during_its_call_is_handled_again_and_settled_once(st
         return False
 
     with ConsumerPool(store, "orders", handler, name="till", concurrency=1) as pool:
-        eventually(lambda: queue.browse().num_rows == 0)
+        until(lambda: queue.browse().num_rows == 0)
         assert pool.error is None
 
     assert attempts == [0, 0]
@@ -643,9 +644,7 @@ def test_a_pool_survives_a_person_who_puts_its_messages_back_again_and_again(sto
             queue.choose("all").reload(consumer="till")
             time.sleep(0.02)
         # Drain alone would not do: it does not wait for messages that are put off.
-        eventually(
-            lambda: queue.browse().num_rows == queue.browse(magazine="sideline").num_rows == 0
-        )
+        until(lambda: queue.browse().num_rows == queue.browse(magazine="sideline").num_rows == 0)
         assert pool.drain(PATIENCE)
 
     assert queue.browse().num_rows == queue.browse(magazine="sideline").num_rows == 0
@@ -669,7 +668,7 @@ def test_the_message_with_which_a_handler_stops_its_pool_is_settled(store, queue
     queue.load(orders(1))
     pool = ConsumerPool(store, "orders", lambda _: pool.stop() is None, concurrency=2)
     pool.start()
-    eventually(lambda: pool.concurrency == 0)
+    until(lambda: pool.concurrency == 0)
     # Another call waits for the end.
     pool.stop()
     assert pool.counts == {"deleted": 1}

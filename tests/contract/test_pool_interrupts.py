@@ -12,9 +12,9 @@ from queue_core.pool.worker import Worker
 from queue_core.support.coalescing import Coalescer
 from queue_core.testing import handle
 from queue_core.waiting import joint_load
-from tests.contract.pools import PATIENCE, eventually
+from tests.contract.pools import PATIENCE
 from tests.factories import make_filled, make_queue, numbers_of, orders
-from tests.waiting import waiting_loads
+from tests.waiting import until, waiting_loads
 
 pytestmark = pytest.mark.each_catalog
 
@@ -105,7 +105,7 @@ def test_a_handler_that_is_late_within_a_load_harms_no_other_load(store, owner, 
         inputs[0].load(orders(1))
         assert come.wait(PATIENCE)
         innocents = Innocents(outputs, 0)
-        eventually(lambda: pool.counts.get("sidelined"))
+        until(lambda: pool.counts.get("sidelined"))
         go_on.set()
         innocents.join()
         inputs[0].load(orders(3, 2))
@@ -144,20 +144,20 @@ def test_a_handler_that_is_late_while_it_loads_together_with_others(store, leads
         queue.load(orders(1))
     with mock.patch.object(joint_load, "commit_load", commit):
         first = Innocents([output], 0, each=1, threads=1)
-        eventually(lambda: committing)
+        until(lambda: committing)
         with ConsumerPool(store, "orders", handler, concurrency=1, handler_timeout=TIMEOUT) as pool:
-            eventually(lambda: waiting_loads(store) == 1)
+            until(lambda: waiting_loads(store) == 1)
             others = Innocents([output], 1, each=1, threads=3)
-            eventually(lambda: waiting_loads(store) == 4)
+            until(lambda: waiting_loads(store) == 4)
             if leads:
                 go_on[0].set()
-            eventually(lambda: len([t for t in threading.enumerate() if t.name == "worker 1"]) == 2)
-            eventually(lambda: committing[1:] == ["worker 1"] * leads)
+            until(lambda: len([t for t in threading.enumerate() if t.name == "worker 1"]) == 2)
+            until(lambda: committing[1:] == ["worker 1"] * leads)
             for event in go_on:
                 event.set()
             first.join()
             others.join()
-            eventually(lambda: pool.counts == {"sidelined": 1})
+            until(lambda: pool.counts == {"sidelined": 1})
     assert sorted(numbers_of(output.browse())) == [0, 1, 2, 3, LATE]
 
 
@@ -184,8 +184,8 @@ def test_a_handler_that_waits_for_ever_within_ignis_ends(store, wait):
 
     queue.load(orders(2))
     with ConsumerPool(store, "orders", handler, concurrency=1, handler_timeout=TIMEOUT) as pool:
-        eventually(lambda: sorted(ended) == [0, 1])
-        eventually(lambda: pool.counts == {"sidelined": 2})
+        until(lambda: sorted(ended) == [0, 1])
+        until(lambda: pool.counts == {"sidelined": 2})
     assert numbers_of(full.browse()) == [0]
     # Nobody waits in a line any more.
     output.load(orders(1))
@@ -209,7 +209,7 @@ def test_what_a_late_handler_cleans_up_is_cleaned_up(store):
     queue.load(orders(1))
     with ConsumerPool(store, "orders", handler, concurrency=1, handler_timeout=TIMEOUT):
         assert fired.wait(PATIENCE)
-        eventually(lambda: store.view("queues", "shipments")["waiting"].to_pylist() == [5])
+        until(lambda: store.view("queues", "shipments")["waiting"].to_pylist() == [5])
 
 
 @pytest.mark.each_catalog(False)
@@ -247,6 +247,6 @@ def test_a_worker_that_fails_where_nobody_took_over_ends_the_pool_aloud(store):
 
     with mock.patch.object(Worker, "_serve", side_effect=TimedOut("by somebody else")):
         pool = ConsumerPool(store, "orders", lambda message: True, concurrency=1).start()
-        eventually(lambda: pool.error is not None)
+        until(lambda: pool.error is not None)
         with pytest.raises(TimedOut):
             pool.stop()

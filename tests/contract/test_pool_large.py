@@ -7,8 +7,9 @@ import pytest
 from queue_core import ConsumerPool, ConsumerTarget
 from queue_core.pool import held
 from queue_core.queue.opened import OpenedQueue
-from tests.contract.pools import PATIENCE, Recorder, eventually
+from tests.contract.pools import PATIENCE, Recorder
 from tests.factories import make_queue, orders
+from tests.waiting import until
 
 LOADS, EACH = 6, 5
 
@@ -81,7 +82,7 @@ def test_browsers_show_every_message_once(store, queues):
         ConsumerPool(store, "orders", recorder, browse=True, batch=100),
         ConsumerPool(store, "refunds", recorder, browse=True, batch=100),
     ):
-        eventually(lambda: len(recorder.messages) >= len(EXPECTED))
+        until(lambda: len(recorder.messages) >= len(EXPECTED))
     assert recorder.numbers == EXPECTED
     with ConsumerTarget(store, "orders", lambda: None, browse=True) as target:
         (consumer,) = target.consumers

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from queue_core import ConsumerPool, Retry, batch_handler, constant
-from tests.contract.pools import PATIENCE, eventually
+from tests.contract.pools import PATIENCE
+from tests.waiting import until
 
 SCHEMA = pa.schema([("tenant", pa.string()), ("number", pa.int64())])
 LIMIT = 0.5
@@ -86,15 +87,13 @@ def test_others_are_handled_while_one_value_hangs_and_it_too_when_it_answers(
         handler_timeout=LIMIT,
         **options,
     ) as pool:
-        eventually(lambda: services.handled["quick"] == 200)
+        until(lambda: services.handled["quick"] == 200)
         load(queue, 40)
-        eventually(lambda: services.handled["quick"] == 220)
+        until(lambda: services.handled["quick"] == 220)
         # Each worker has hung once, and since then one at a time.
         assert services.hung <= 4 + (time.monotonic() - began) / LIMIT
         services.up.set()
-        eventually(
-            lambda: pool.drain(PATIENCE) and store.view("queues")["retrying"][0].as_py() == 0
-        )
+        until(lambda: pool.drain(PATIENCE) and store.view("queues")["retrying"][0].as_py() == 0)
         assert pool.drain(PATIENCE)
     assert services.handled.keys() == {"quick", "slow"}
     (left,) = store.view("queues").select(["waiting", "in_flight", "sidelined"]).to_pylist()

@@ -37,9 +37,9 @@ from queue_core.waiting.settled_load import settle_and_load
 from queue_core.waiting.smart.load import TRIES, SmartLoad
 from queue_core.waiting.smart.validate import StaleSnapshot
 from tests.books import audit, leftover_files
-from tests.contract.pools import PATIENCE, eventually
+from tests.contract.pools import PATIENCE
 from tests.factories import ORDERS, drop, make_filled, make_queue, make_staged, numbers_of, orders
-from tests.waiting import Caller, standing
+from tests.waiting import Caller, standing, until
 
 RESULTS = pa.schema([("number", pa.int64()), ("text", pa.string())])
 
@@ -59,7 +59,7 @@ def handled(store, handler, *, of="orders", **how):
     with ConsumerPool(store, of, handler, output="results", **how) as pool:
         assert pool.drain(PATIENCE)
         # Messages that are tried again come back a little later.
-        eventually(lambda: all(store.view("sideline").column("dead").to_pylist()))
+        until(lambda: all(store.view("sideline").column("dead").to_pylist()))
         assert pool.drain(PATIENCE)
     return pool.counts
 
@@ -281,7 +281,7 @@ def test_rows_of_messages_that_others_have_got_are_not_loaded(store, queue, resu
         firing = queue.fire(3, selector="number % 2 = 1", consumer=store.consumer("other"))
         assert firing.messages.num_rows == 3
         goes_on.set()
-        eventually(lambda: pool.counts.get("lost") == 3)
+        until(lambda: pool.counts.get("lost") == 3)
 
     assert pool.counts == {"deleted": 3, "lost": 3}
     assert sorted(numbers_of(results.browse())) == [0, 2, 4]
@@ -335,7 +335,7 @@ def test_rows_for_the_queue_of_their_message_go_before_loads_that_wait_for_its_r
 ):
     queue = make_filled(store, 1, max_size=1, **settings)
     other = Caller(lambda: queue.load(orders(1, 1)))
-    eventually(lambda: standing(store))
+    until(lambda: standing(store))
 
     def handle(message):
         if message["amount"] >= 1000:
@@ -344,7 +344,7 @@ def test_rows_for_the_queue_of_their_message_go_before_loads_that_wait_for_its_r
 
     with ConsumerPool(store, "orders", handle, output="orders") as pool:
         assert len(other.done()) == 1
-        eventually(lambda: pool.counts.get("deleted") == 4)
+        until(lambda: pool.counts.get("deleted") == 4)
     assert pool.counts == {"deleted": 4}
 
 
@@ -360,7 +360,7 @@ def test_two_pools_in_a_circle_load_into_each_others_queue(store):
         ConsumerPool(store, "ping", handle, output="pong", concurrency=3, batch=5) as one,
         ConsumerPool(store, "pong", handle, output="ping", concurrency=3, batch=5) as other,
     ):
-        eventually(lambda: one.counts.get("deleted", 0) + other.counts.get("deleted", 0) == 440)
+        until(lambda: one.counts.get("deleted", 0) + other.counts.get("deleted", 0) == 440)
     assert store.queue("ping").browse().num_rows == store.queue("pong").browse().num_rows == 0
 
 
@@ -420,7 +420,7 @@ def test_a_pool_that_stops_while_its_output_is_full_puts_its_messages_back(
     with ConsumerPool(
         store, "orders", lambda m: {"number": m["number"]}, output="results", batch=1, tasks=()
     ) as pool:
-        eventually(lambda: "the pool waits for room" in caplog.text)
+        until(lambda: "the pool waits for room" in caplog.text)
     assert pool.counts.get("deleted") is None
     assert pool.counts["reloaded"] >= 1
     assert numbers_of(results.browse()) == [-1]
@@ -436,7 +436,7 @@ def test_a_pool_that_stops_while_its_rows_cannot_be_written_puts_its_messages_ba
     folder.touch()
     handler = lambda m: {"number": m["number"]}  # noqa: E731 - as a user writes it
     with ConsumerPool(store, "orders", handler, output="results", batch=5, tasks=()) as pool:
-        eventually(lambda: "cannot settle" in caplog.text)
+        until(lambda: "cannot settle" in caplog.text)
     assert set(pool.counts) == {"reloaded"}
     assert (queue.browse().num_rows, results.browse().num_rows) == (20, 0)
     folder.unlink()
@@ -460,8 +460,8 @@ def test_what_was_settled_before_the_output_was_full_counts_as_settled(
         concurrency=workers,
         tasks=(),
     ) as pool:
-        eventually(lambda: "the pool waits for room" in caplog.text)
-        eventually(lambda: results.browse().num_rows)
+        until(lambda: "the pool waits for room" in caplog.text)
+        until(lambda: results.browse().num_rows)
     loaded = results.browse().num_rows
     assert 0 < loaded <= 10
     assert pool.counts == {"deleted": loaded, "reloaded": 36 - loaded}
@@ -520,7 +520,7 @@ def test_what_was_settled_before_the_queue_was_full_counts_once(store, queue, mo
     with ConsumerPool(
         store, "orders", handler, output="results", batch=20, concurrency=2, tasks=()
     ) as pool:
-        eventually(lambda: "the pool waits for room" in caplog.text)
+        until(lambda: "the pool waits for room" in caplog.text)
     there = results.browse().num_rows
     assert 0 < there <= 30
     assert (pool.counts["deleted"], pool.counts.get("lost", 0)) == (there, 0)

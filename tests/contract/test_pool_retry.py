@@ -8,8 +8,9 @@ import pytest
 
 from queue_core import ConsumerPool, Later, Retry, batch_handler, constant
 from queue_core.errors import BadOutcome
-from tests.contract.pools import Recorder, eventually
+from tests.contract.pools import Recorder
 from tests.factories import make_filled, make_queue, orders, with_sidelined
+from tests.waiting import until
 
 
 def sideline(store):
@@ -33,8 +34,8 @@ def test_a_pool_tries_its_messages_again_until_they_are_done_or_dead(store):
 
     retry = Retry(attempts=3, backoff=constant(0.4), on=[ConnectionError, "timeout"])
     with ConsumerPool(store, "orders", handle, concurrency=1, retry=retry):
-        eventually(lambda: len(tried) == 8)
-        eventually(lambda: queue.browse().num_rows == 0)
+        until(lambda: len(tried) == 8)
+        until(lambda: queue.browse().num_rows == 0)
 
     attempts = [sorted(a for n, a, _ in tried if n == number) for number in range(4)]
     assert attempts == [[0], [0, 1, 2], [0, 1, 2], [0]]
@@ -62,8 +63,8 @@ def test_a_handler_puts_its_message_off(store):
         return True
 
     with ConsumerPool(store, "orders", handle, concurrency=1) as pool:
-        eventually(lambda: len(seen) == 3)
-        eventually(lambda: pool.counts.get("deleted") == 2)
+        until(lambda: len(seen) == 3)
+        until(lambda: pool.counts.get("deleted") == 2)
 
     assert sorted(seen) == [(0, 0), (1, 0), (1, 0)]
     assert pool.counts["reloaded"] == 1
@@ -100,7 +101,7 @@ def test_the_refused_handlers_message_is_dead(store):
     make_filled(store, 3)
     pool = ConsumerPool(store, "orders", Recorder(lambda _: None), concurrency=1)
     with pytest.raises(BadOutcome, match="returned None"), pool:
-        eventually(lambda: pool.error is not None)
+        until(lambda: pool.error is not None)
 
     (row,) = sideline(store).values()
     assert (row["kind"], row["dead"]) == ("undecided", True)
@@ -126,7 +127,7 @@ def test_a_message_of_the_sideline_cannot_be_put_off(store, in_batches):
     handler = handle_all if in_batches else handle
     pool = ConsumerPool(store, "orders_SIDELINE", handler, concurrency=1)
     with pytest.raises(BadOutcome, match="puts messages of the sideline off"), pool:
-        eventually(lambda: pool.error is not None)
+        until(lambda: pool.error is not None)
 
     assert len(calls) == 1
     after = sideline(store)
@@ -146,7 +147,7 @@ def test_nor_can_one_of_a_sideline_beside_the_main_of_another_queue(store):
 
     pool = ConsumerPool(store, ["orders", "other_SIDELINE"], puts_off, tasks=[], concurrency=1)
     with pytest.raises(BadOutcome, match="puts messages of the sideline off"), pool:
-        eventually(lambda: pool.error is not None)
+        until(lambda: pool.error is not None)
 
     assert len(calls) == 1
     assert other.fire("all", magazine="sideline").messages.num_rows == 2

@@ -13,9 +13,10 @@ from queue_core.pool import life
 from queue_core.upkeep.leader.lease import ROLE
 from queue_core.upkeep.tasks import background, vacuum
 from tests.clocks import tasks_due
-from tests.contract.pools import PATIENCE, Recorder, eventually
+from tests.contract.pools import PATIENCE, Recorder
 from tests.dump import backdate
 from tests.factories import holder_of, make_filled, make_queue, numbers_of, orders
+from tests.waiting import until
 
 HOURS = 7200.0
 SIDE_TASKS = "ignis-side-tasks"
@@ -36,8 +37,8 @@ def test_a_pool_sweeps_and_shovels_and_handles_what_comes_back(store):
     handled = Recorder()
 
     with ConsumerPool(store, "orders", handled):
-        eventually(lambda: tasks_due(store) or numbers_of(other.browse(magazine="sideline")) != [])
-        eventually(lambda: tasks_due(store) or handled.numbers == [0, 1, 2])
+        until(lambda: tasks_due(store) or numbers_of(other.browse(magazine="sideline")) != [])
+        until(lambda: tasks_due(store) or handled.numbers == [0, 1, 2])
 
     assert numbers_of(other.browse(magazine="sideline")) == [0, 1, 2]
     reports = store.view("reports").to_pylist()
@@ -66,7 +67,7 @@ def test_a_pool_that_soon_ends_looks_for_due_tasks_once_and_of_many_one_runs_the
     def drain(looked):
         with ConsumerPool(store, "orders", Recorder()) as pool:
             assert pool.drain(PATIENCE)
-            eventually(looked)
+            until(looked)
 
     drain(looked)
     backdate(store, HOURS)
@@ -83,7 +84,7 @@ def test_a_pool_that_runs_no_tasks_stands_for_no_election(store, how):
     handled = Recorder()
 
     with ConsumerPool(store, "orders", handled, **how):
-        eventually(lambda: handled.numbers == [0, 1, 2])
+        until(lambda: handled.numbers == [0, 1, 2])
         assert SIDE_TASKS not in {thread.name for thread in threading.enumerate()}
 
 
@@ -94,7 +95,7 @@ def test_a_pool_that_stops_lets_others_lead_at_once(store):
         return holder_of(store, ROLE)
 
     with ConsumerPool(store, "orders", Recorder(), tasks=["sweep"]):
-        eventually(leader)
+        until(leader)
     assert leader() is None
 
 
@@ -102,7 +103,7 @@ def test_a_pool_runs_the_tasks_of_an_iterator(store):
     make_queue(store)
 
     with ConsumerPool(store, "orders", Recorder(), tasks=iter(["sweep"])):
-        eventually(lambda: holder_of(store, ROLE))
+        until(lambda: holder_of(store, ROLE))
 
 
 def test_a_pool_that_stops_puts_messages_back_before_a_long_task_ends(store, monkeypatch):
@@ -125,7 +126,7 @@ def test_a_pool_that_stops_puts_messages_back_before_a_long_task_ends(store, mon
     try:
         pool.start()
         handler.wait()
-        eventually(lambda: tasks_due(store) or come.is_set())
+        until(lambda: tasks_due(store) or come.is_set())
         pool.stop(timeout=0.1)
 
         assert not ended.is_set()
@@ -135,7 +136,7 @@ def test_a_pool_that_stops_puts_messages_back_before_a_long_task_ends(store, mon
         go_on.set()
         handler.open.set()
     started = set(threading.enumerate()) - before
-    eventually(lambda: not any(each.is_alive() for each in started if each.name == SIDE_TASKS))
+    until(lambda: not any(each.is_alive() for each in started if each.name == SIDE_TASKS))
 
 
 @pytest.mark.parametrize(

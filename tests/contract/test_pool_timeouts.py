@@ -6,8 +6,9 @@ import threading
 import pytest
 
 from queue_core import ConsumerPool, batch_handler
-from tests.contract.pools import PATIENCE, Recorder, eventually
+from tests.contract.pools import PATIENCE, Recorder
 from tests.factories import make_queue, orders
+from tests.waiting import until
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -29,7 +30,7 @@ def slow():
 
 
 def settled(pool, **counts):
-    eventually(lambda: pool.counts == counts)
+    until(lambda: pool.counts == counts)
 
 
 @pytest.mark.parametrize(

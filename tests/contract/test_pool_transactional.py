@@ -13,8 +13,9 @@ from queue_core.catalog import dialect
 from queue_core.pool import transactions
 from queue_core.pool.source import AcquiringSource, MessageSource
 from tests.contract.callers import INSERT, caller_of, sell
-from tests.contract.pools import PATIENCE, eventually
+from tests.contract.pools import PATIENCE
 from tests.factories import make_filled, make_queue, numbers_of, orders
+from tests.waiting import until
 
 pytestmark = pytest.mark.each_catalog
 
@@ -140,8 +141,8 @@ def test_all_messages_of_a_call_are_settled_with_its_rows(store, caller, monkeyp
     # The settlement that follows the call is that of a process that dies.
     monkeypatch.setattr(AcquiringSource, "settle", MessageSource.settle)
     with ConsumerPool(store, "orders", handler, transactional=True, concurrency=1, batch=6) as pool:
-        eventually(lambda: caller.sold() == list(range(6)))
-        eventually(lambda: store.view("queues").column("in_flight").to_pylist() == [0])
+        until(lambda: caller.sold() == list(range(6)))
+        until(lambda: store.view("queues").column("in_flight").to_pylist() == [0])
     assert caller.sold() == list(range(6))
     assert numbers_of(queue.browse(magazine="sideline")) == [1, 2, 4]
     assert reasons(queue) == [None, "no stock"]
@@ -163,8 +164,8 @@ def test_a_message_that_comes_back_at_once_is_settled_once_for_each_call(store, 
         return pa.array([number != 1 or calls.count(1) == 3 for number in numbers])
 
     with ConsumerPool(store, "orders", handler, transactional=True, concurrency=2, batch=4) as pool:
-        eventually(lambda: queue.browse().num_rows == 0 and calls.count(1) == 3)
-        eventually(lambda: queue.browse(magazine="sideline").num_rows == 0)
+        until(lambda: queue.browse().num_rows == 0 and calls.count(1) == 3)
+        until(lambda: queue.browse(magazine="sideline").num_rows == 0)
     assert pool.counts == {"deleted": 4, "sidelined": 2}
     assert caller.sold() == [0, 1, 2, 3]
 
@@ -281,13 +282,13 @@ def test_a_late_call_commits_nothing_and_keeps_nobody_waiting(store, queue, call
     with ConsumerPool(
         store, "orders", handler, transactional=True, handler_timeout=0.3, concurrency=1
     ) as pool:
-        eventually(lambda: pool.counts.get("sidelined"))
+        until(lambda: pool.counts.get("sidelined"))
         # The database is free while the late call still runs.
         with caller.connected() as connection:
             caller.sell(connection, 0)
             connection.commit()
         opened.set()
-        eventually(lambda: late)
+        until(lambda: late)
     assert caller.sold() == [0]
     assert numbers_of(queue.browse(magazine="sideline")) == [0]
 
@@ -435,7 +436,7 @@ def test_a_call_that_never_ends_keeps_no_other_call_from_its_transaction(store, 
         return True
 
     with timed(store, handler, 1, concurrency=2) as pool:
-        eventually(lambda: pool.counts.get("deleted") == 7)
+        until(lambda: pool.counts.get("deleted") == 7)
         go_on.set()
         assert pool.drain(PATIENCE)
 
@@ -530,7 +531,7 @@ def test_the_transaction_of_a_late_call_ends_wherever_its_thread_is(
     ) as pool:
         assert entered.wait(PATIENCE)
         if end == "timeout":
-            eventually(lambda: pool.counts.get("sidelined"))
+            until(lambda: pool.counts.get("sidelined"))
         else:
             pool.stop(timeout=0.1)
         # The database is free, though the call may never end.
@@ -557,7 +558,7 @@ def test_a_call_that_waits_for_its_transaction_when_the_pool_stops_is_never_made
     def begin(connection, **options):
         if connection.engine is not store.catalog.engine and not fired.is_set():
             # On SQLite, nobody fires after its beginning. Once: later, messages are given back.
-            eventually(lambda: sum(store.view("queues")["in_flight"].to_pylist()) == 2)
+            until(lambda: sum(store.view("queues")["in_flight"].to_pylist()) == 2)
             fired.set()
         real(connection, **options)
 
@@ -570,7 +571,7 @@ def test_a_call_that_waits_for_its_transaction_when_the_pool_stops_is_never_made
     with ConsumerPool(
         store, ["orders", "refunds"], handler, transactional=True, concurrency=2
     ) as pool:
-        eventually(lambda: calls)
+        until(lambda: calls)
         threads = [t for t in threading.enumerate() if t.name.startswith("worker ")]
         pool.stop(timeout=0.1)
         opened.set()
@@ -598,7 +599,7 @@ def test_a_commit_that_is_under_way_when_the_time_is_up_counts(store, queue, cal
         with timed(store, sell, 0.3, concurrency=1) as pool:
             assert come.wait(PATIENCE)
             worker = lambda: [t for t in threading.enumerate() if t.name == "worker 1"]  # noqa: E731
-            eventually(lambda: len(worker()) == 2)
+            until(lambda: len(worker()) == 2)
             go_on.set()
             assert pool.drain(PATIENCE)
             assert pool.counts == {"deleted": 2}

@@ -14,9 +14,10 @@ from queue_core.errors import CatalogUnavailable, ConsumerFenced, QueueTaken
 from queue_core.pool.dispatcher import close_dispatcher, open_dispatcher
 from queue_core.queue.opened import OpenedQueue
 from queue_core.upkeep.tasks import background
-from tests.contract.pools import PATIENCE, Recorder, eventually
+from tests.contract.pools import PATIENCE, Recorder
 from tests.factories import drop, make_queue, orders
 from tests.statements import counted
+from tests.waiting import until
 
 pytestmark = pytest.mark.each_catalog
 
@@ -52,7 +53,7 @@ def idle(store, dispatcher, handler=None, **how):
     """A pool, one of whose heartbeats has just seen that the queue is empty."""
     with ConsumerPool(store, "orders", handler or Recorder(), **how) as pool:
         last = dispatcher.quiet_at
-        eventually(lambda: dispatcher.quiet_at > last)
+        until(lambda: dispatcher.quiet_at > last)
         yield pool
 
 
@@ -178,23 +179,23 @@ def test_a_message_is_found_although_its_notification_is_lost(
 
 def _pause(queue, pool):
     queue.admin.pause()
-    eventually(lambda: "orders paused" in repr(pool))
+    until(lambda: "orders paused" in repr(pool))
 
 
 def _pause_and_resume(queue, pool):
     _pause(queue, pool)
     queue.admin.resume()
-    eventually(lambda: "orders paused" not in repr(pool))
+    until(lambda: "orders paused" not in repr(pool))
 
 
 def _set(queue, pool):
     queue.admin.change_settings(concurrency=3)
-    eventually(lambda: pool.concurrency == 3)
+    until(lambda: pool.concurrency == 3)
 
 
 def _drop(queue, pool):
     drop(queue)
-    eventually(lambda: "dropped" in repr(pool) or "deactivated" in repr(pool))
+    until(lambda: "dropped" in repr(pool) or "deactivated" in repr(pool))
 
 
 @pytest.mark.nightly
@@ -208,7 +209,7 @@ def test_a_change_is_noticed_although_its_notification_is_lost(
     pool.start()
     try:
         last = dispatcher.quiet_at
-        eventually(lambda: dispatcher.quiet_at > last)
+        until(lambda: dispatcher.quiet_at > last)
         lose_notifications(monkeypatch)
         begun = time.monotonic()
         change(queue, pool)
@@ -244,7 +245,7 @@ def test_a_job_begins_in_time_although_notifications_are_lost(
         queue.sideline(queue.fire(1), reason="declined")
         queue.start_shovel()
         begun = time.monotonic()
-        eventually(lambda: pool.counts == {"deleted": 1})
+        until(lambda: pool.counts == {"deleted": 1})
         assert time.monotonic() - begun < 2 * BLIND_SECONDS + ALLOWANCE_SECONDS
 
 
@@ -267,7 +268,7 @@ def test_drain_waits_for_a_pause_that_no_heartbeat_has_seen_and_the_pool_follows
         queue.admin.resume()
         assert pool.drain(PATIENCE)
         assert pool.counts == {"deleted": 1}
-        eventually(lambda: pool.concurrency == 9)
+        until(lambda: pool.concurrency == 9)
 
 
 @pytest.mark.nightly
@@ -284,8 +285,8 @@ def test_a_pool_whose_firing_failed_tries_again_although_its_queue_is_empty(
     with idle(store, dispatcher, concurrency=1) as pool:
         monkeypatch.setattr(OpenedQueue, "fire", fail)
         dispatcher.manager.notify_arrival()
-        eventually(lambda: not failures)
-        eventually(lambda: not dispatcher.manager.has_failed)
+        until(lambda: not failures)
+        until(lambda: not dispatcher.manager.has_failed)
         assert pool.drain(PATIENCE)
 
 

@@ -28,10 +28,9 @@ from queue_core.verbs.operator import redriving
 from queue_core.watching import present
 from queue_core.watching.problems import of_queue
 from tests.books import audit, leftover_files
-from tests.contract.pools import eventually
 from tests.factories import ORDERS, aside, main, make_queue, orders, with_sidelined
 from tests.job_steps import make_late, run_job, the_job
-from tests.waiting import Caller
+from tests.waiting import Caller, until
 
 # at once
 
@@ -266,7 +265,7 @@ def test_a_process_with_side_tasks_runs_a_job(store, to, caplog):
     assert (row["limit"], row["rate"], row["who"]) == (25, None, "Ann")
 
     with store.side_tasks("orders", tasks=["shovel"]):
-        eventually(lambda: the_job(store)["state"] == "done")
+        until(lambda: the_job(store)["state"] == "done")
 
     assert the_job(store)["moved"] == 25 == store.queue(to or "orders").browse().num_rows
     assert len(aside(queue)) == 5
@@ -292,7 +291,7 @@ def test_a_job_keeps_its_rate_and_is_cancelled_between_two_steps(store):
     job = queue.start_shovel(rate=10)
     begin = time.monotonic()
     running = Caller(lambda: run_job(store, job))
-    eventually(lambda: the_job(store)["moved"] >= 20)
+    until(lambda: the_job(store)["moved"] >= 20)
     assert time.monotonic() - begin > 0.9
 
     assert store.admin.cancel(job)
@@ -310,7 +309,7 @@ def test_a_job_waits_for_room(store):
     other = make_queue(store, "other", max_size=4)
     job = queue.start_shovel(to="other")
     running = Caller(lambda: run_job(store, job))
-    eventually(lambda: the_job(store)["error"])
+    until(lambda: the_job(store)["error"])
     row = the_job(store)
     assert (row["state"], row["moved"], row["seconds_left"]) == ("running", 4, None)
     assert row["error"] == "queue 'other' has no room for its messages"
@@ -461,7 +460,7 @@ def test_a_process_that_ends_leaves_its_job_to_others(store):
     queue.start_shovel(rate=10)
 
     with store.side_tasks(tasks=["shovel"]):
-        eventually(lambda: the_job(store)["moved"] > 0)
+        until(lambda: the_job(store)["moved"] > 0)
     assert the_job(store)["state"] == "running"
     assert the_job(store)["moved"] == len(main(queue))
     make_late(store)

@@ -17,8 +17,8 @@ from queue_core.upkeep.tasks.sample import sample
 from queue_core.values.model import INLINE
 from queue_core.verbs.quarantine import set_apart
 from queue_core.watching.present import FiguresReader
-from tests.contract.pools import eventually
 from tests.factories import make_filled, make_queue, orders
+from tests.waiting import until
 
 MINUTE, HOUR, DAY = 60, 3600, 24 * 3600
 SHOWN = (
@@ -126,7 +126,7 @@ def test_a_reader_of_figures_remembers_samples_for_ten_minutes(store):
     write_rounds(store, [store.catalog.now() / 1e6 - 598])
 
     assert len(reader.read().queues[0].samples) == 1
-    eventually(lambda: reader.read().queues[0].samples == ())
+    until(lambda: reader.read().queues[0].samples == ())
 
 
 def test_the_views_of_the_database_have_the_same_columns_and_figures(store):

@@ -10,7 +10,6 @@ from queue_core.errors import BadName, BadOption, NoSuchQueue
 from queue_core.upkeep.leader.lease import ROLE
 from queue_core.upkeep.tasks import background
 from tests.clocks import tasks_due
-from tests.contract.pools import eventually
 from tests.dump import backdate
 from tests.factories import (
     drop,
@@ -21,6 +20,7 @@ from tests.factories import (
     orders,
     with_sidelined,
 )
+from tests.waiting import until
 
 HOURS = 7200.0
 #: A message that has failed is due again at once.
@@ -44,7 +44,7 @@ def test_it_sweeps_and_shovels_all_queues_and_those_created_later(store):
     with store.side_tasks():
         later = with_sidelined(store, 3, "later", retry=SOON)
         for queue in (first, later):
-            eventually(lambda queue=queue: tasks_due(store) or numbers_of(queue.peek(10)))
+            until(lambda queue=queue: tasks_due(store) or numbers_of(queue.peek(10)))
 
     reports = store.view("reports").to_pylist()
     assert {(row["task"], row["queue"]) for row in reports} == {
@@ -60,7 +60,7 @@ def test_it_runs_the_tasks_of_the_queues_that_are_named_even_when_one_is_dropped
 
     with store.side_tasks(["gone", "mine"], tasks=["shovel"]):
         drop(gone)
-        eventually(lambda: tasks_due(store) or numbers_of(mine.peek(10)))
+        until(lambda: tasks_due(store) or numbers_of(mine.peek(10)))
         assert leader(store) is None
 
     assert numbers_of(other.browse(magazine="sideline")) == [0, 1, 2]
@@ -71,7 +71,7 @@ def test_it_leads_while_it_runs_and_ends_with_its_thread(store):
     before = {*threading.enumerate()}
 
     with store.side_tasks("orders", tasks=["sweep"]):
-        eventually(lambda: leader(store))
+        until(lambda: leader(store))
         assert "ignis-side-tasks" in {thread.name for thread in {*threading.enumerate()} - before}
 
     assert leader(store) is None
@@ -90,7 +90,7 @@ def test_a_zookeeper_elects_the_leader_among_plain_stores(store, address, zookee
             queue.load(orders(2))
             queue.fire("all")
             backdate(store, HOURS)
-            eventually(lambda: tasks_due(store) or not store.view("queues")["in_flight"][0].as_py())
+            until(lambda: tasks_due(store) or not store.view("queues")["in_flight"][0].as_py())
             thread.__exit__(None, None, None)
 
     assert queue.browse(magazine="sideline").num_rows == 4

@@ -14,9 +14,9 @@ from queue_core import ConsumerPool, ConsumerTarget, Pressure, Store, SuspendRea
 from queue_core.catalog.holder_tables import tickets
 from queue_core.errors import BadOption, BadSelector, ConsumerFenced, NoSuchQueue, QueueTaken
 from queue_core.pool import target
-from tests.contract.pools import PATIENCE, Recorder, eventually
+from tests.contract.pools import PATIENCE, Recorder
 from tests.factories import drop, load_singly, make_queue, numbers_of, orders
-from tests.waiting import all_at_once
+from tests.waiting import all_at_once, until
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -78,11 +78,11 @@ def test_it_is_woken_once_while_it_has_work(store, queue, address):
     woken = Woken()
     with ConsumerTarget(store, "orders", woken) as target:
         (consumer,) = target.consumers
-        eventually(lambda: consumer.pull() is None and not target.ready())
+        until(lambda: consumer.pull() is None and not target.ready())
         count = woken.count
         with Store(address) as producer:
             load_singly(producer.queue("orders"), 5)
-        eventually(lambda: target.ready() == [consumer])
+        until(lambda: target.ready() == [consumer])
         assert [len(consumer.pull(2)) for _ in range(2)] == [2, 2]
         assert target.ready() == [consumer]
         assert woken.count == count + 1
@@ -96,7 +96,7 @@ def test_a_pull_of_the_only_message_readies_no_other_target(store, queue):
                 assert target.ready()[0].pull() is None
         for count in (1, 2):
             queue.load(orders(count))
-            eventually(lambda: any(target.ready() for target in targets))
+            until(lambda: any(target.ready() for target in targets))
             first, second = sorted(targets, key=lambda target: not target.ready())
             firing = first.ready()[0].pull()
             assert firing.more is (count == 2)
@@ -113,13 +113,13 @@ def test_a_suspended_consumer_is_not_ready_and_lets_another_one_go(store, queue)
         (consumer,) = first.consumers
         consumer.suspend(SuspendReason.CREDIT)
         queue.load(orders(3))
-        eventually(lambda: second.ready())
+        until(lambda: second.ready())
         assert first.ready() == []
         assert pull_all(second, 3) == {"orders": [0, 1, 2]}
 
         consumer.resume(SuspendReason.CREDIT)
         queue.load(orders(3))
-        eventually(lambda: first.ready())
+        until(lambda: first.ready())
         assert second.consumers[0].pull() is None
         assert pull_all(first, 3) == {"orders": [0, 1, 2]}
 

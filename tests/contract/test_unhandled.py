@@ -16,8 +16,8 @@ from queue_core.values.ids import IdSet
 from queue_core.values.outcomes import Settlement
 from tests.books import audit
 from tests.contract.lost import fire, losses, start
-from tests.contract.pools import eventually
 from tests.factories import make_filled, make_queue, numbers_of, orders
+from tests.waiting import until
 
 
 def deliveries(store):
@@ -152,7 +152,7 @@ def test_messages_that_a_breaker_holds_back_are_not_delivered(store, in_batches)
     handler = batch_handler(fails_on) if in_batches else fails
     breaker = Breaker(of=3, pause=60.0, max_pause=60.0)
     with ConsumerPool(store, "orders", handler, breaker=breaker, batch=3, tasks=[]):
-        eventually(lambda: len(seen) >= 2)
+        until(lambda: len(seen) >= 2)
 
     waiting = set(numbers_of(queue.browse()))
     assert waiting == set(range(60)) - seen

@@ -10,9 +10,10 @@ from queue_core import ConsumerPool
 from queue_core.errors import CatalogUnavailable, DamagedCatalog, StorageUnavailable
 from queue_core.pool import browsing, outage, worker
 from queue_core.queue import opened
-from tests.contract.pools import PATIENCE, Recorder, eventually
+from tests.contract.pools import PATIENCE, Recorder
 from tests.factories import make_filled, numbers_of, orders
 from tests.storages import mount_again, mount_away
+from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +103,7 @@ def test_a_pool_waits_for_the_storage_and_says_so_once(store, queue, troubles):
     recorder = Recorder()
     mount_away(store)
     with ConsumerPool(store, "orders", recorder, concurrency=2, tasks=()) as pool:
-        eventually(troubles)
+        until(troubles)
         assert not pool.drain(0.8)
         assert recorder.numbers == []
         (said,) = troubles()
@@ -139,7 +140,7 @@ def test_a_browser_shows_the_messages_that_it_could_not_plan(store, queue, monke
     monkeypatch.setattr(browsing, "browse", fails_once)
     recorder = Recorder()
     with ConsumerPool(store, "orders", recorder, browse=True) as pool:
-        eventually(lambda: failed)
+        until(lambda: failed)
         assert pool.drain(PATIENCE)
 
     assert recorder.numbers == list(range(10))

@@ -18,8 +18,9 @@ from queue_core.watching import blocked, present, readings
 from queue_core.watching.metric import PROBLEMS
 from queue_core.watching.problems import find, of_queue, why
 from tests.command_line import answer, refusal
-from tests.contract.pools import Recorder, eventually
+from tests.contract.pools import Recorder
 from tests.factories import drop, make_filled, make_queue, orders
+from tests.waiting import until
 
 pytestmark = pytest.mark.each_catalog
 
@@ -159,10 +160,10 @@ def test_a_breaker_with_a_name_is_a_reason_of_its_queues_since_its_first_opening
     own = Breaker(of=2, pause=0.05, max_pause=0.05, name="hooks.example")
 
     with ConsumerPool(store, "orders", fails, concurrency=1, batch=1, breaker=own, tasks=[]):
-        eventually(lambda: kinds(queue)[:1] == ["breaker"])
+        until(lambda: kinds(queue)[:1] == ["breaker"])
         (row,) = store.view("breakers").to_pylist()
         # Its probes fail, and each gives it a new state.
-        eventually(lambda: store.view("breakers").to_pylist()[0]["since_at"] > row["since_at"])
+        until(lambda: store.view("breakers").to_pylist()[0]["since_at"] > row["since_at"])
         assert store.view("breakers").to_pylist()[0]["opened_at"] == row["opened_at"]
         assert reasons(queue)[0].text.startswith("Breaker hooks.example has been open for ")
         assert "breaker" not in kinds(store.queue("clicks"))
@@ -230,7 +231,7 @@ def test_messages_that_no_selector_wants_are_said_to_be_left(store, ignis):
     age(queue, 4200)
     none = {"selector": "number > 1000", "tasks": []}
     with ConsumerPool(store, "orders", Recorder(), concurrency=1, **none):
-        eventually(lambda: connected(queue) == 1)
+        until(lambda: connected(queue) == 1)
         told = ignis("why", "orders").stdout
         assert ("old", "orders") in problems(store)
     assert "- 1 consumer is connected, but a message has waited for 1 h 10 min.\n" in told

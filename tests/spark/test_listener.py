@@ -7,8 +7,8 @@ import pytest
 
 from pyspark_ignis import BatchReport, listener
 from queue_core import Store
-from tests.contract.pools import eventually
 from tests.spark.consuming import make_cases
+from tests.waiting import until
 
 pytestmark = pytest.mark.nightly
 
@@ -28,7 +28,7 @@ def test_a_listener_reports_the_batches_of_all_queries(spark, start, tmp_path, c
     try:
         with caplog.at_level(logging.ERROR, logger="pyspark_ignis.listening"):
             query = start(decide, ignorable=KeyError, max_messages=4, name="tills")
-            eventually(lambda: sum(report.rows for report in reports) == 8)
+            until(lambda: sum(report.rows for report in reports) == 8)
     finally:
         for each in (failing, good):
             spark.streams.removeListener(each)
