@@ -102,10 +102,16 @@ def aside(queue: Queue) -> list[int]:
     return sorted(numbers_of(queue.browse(magazine="sideline")))
 
 
-def make_filled(store: Store, count: int, name: str = "orders", **settings: Any) -> Queue:
-    """A queue with *count* orders, from one load."""
+def make_filled(
+    store: Store, count: int, name: str = "orders", *, each: int | None = None, **settings: Any
+) -> Queue:
+    """A queue with *count* orders, from one load, or from loads of *each* of them."""
     queue = make_queue(store, name, **settings)
-    queue.load(orders(count))
+    if each is None:
+        queue.load(orders(count))
+    else:
+        for first in range(0, count, each):
+            queue.load(orders(each, first))
     return queue
 
 

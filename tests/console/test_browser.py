@@ -22,7 +22,7 @@ from queue_core import Store
 from queue_core.upkeep.tasks.sample import sample
 from tests.console import browser, clients
 from tests.dump import load_earlier
-from tests.factories import load_singly, make_filled, make_queue, orders
+from tests.factories import make_filled, make_queue, orders
 from tests.waiting import PATIENCE
 
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("browser")]
@@ -364,8 +364,7 @@ def hardly_writable(store):
 
 
 def test_a_long_action_shows_how_far_it_is(page, store):
-    queue = make_queue(store, f"long-{time.monotonic_ns()}")
-    load_singly(queue, 1200)
+    queue = make_filled(store, 1200, f"long-{time.monotonic_ns()}", each=1)
     open_action(page, queue, "sideline")
     css(page, "form[method=get] [name=selector]").send_keys("number >= 0")
     css(page, "form[method=get] button").click()

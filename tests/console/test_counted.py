@@ -12,7 +12,7 @@ from queue_core.verbs.operator.chosen import Chosen
 from tests.console.clients import log_in, token
 from tests.console.clients import on_both as catalog_url  # noqa: F401 - a fixture
 from tests.dump import backdate
-from tests.factories import load_singly, make_queue, numbers_of
+from tests.factories import load_singly, make_filled, numbers_of
 
 DELETE = "/api/queues/orders/actions/delete"
 
@@ -20,8 +20,7 @@ DELETE = "/api/queues/orders/actions/delete"
 @pytest.fixture
 def queue(store):
     """Orders 0 to 3 are in flight, and 4 to 11 wait, each a slice of its own."""
-    made = make_queue(store)
-    load_singly(made, 12)
+    made = make_filled(store, 12, each=1)
     made.firing = made.fire(4)
     return made
 
@@ -142,8 +141,7 @@ def test_what_follows_a_rule_changes_no_more_than_was_shown(
 
 def test_a_redrive_leaves_what_comes_back_while_its_job_begins(operator, store, monkeypatch):
     """Another redrive of the same ones moves one, which fails again."""
-    made = make_queue(store)
-    load_singly(made, 3)
+    made = make_filled(store, 3, each=1)
     made.sideline(made.fire(3))
     (first, *_) = made.peek(3, magazine="sideline").column("_message_id").to_pylist()
 

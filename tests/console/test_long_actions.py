@@ -14,7 +14,7 @@ from queue_core.selection import rounds
 from queue_core.verbs.operator.chosen import Chosen
 from tests.console.clients import logged, token
 from tests.dump import backdate
-from tests.factories import load_singly, make_filled, make_queue
+from tests.factories import make_filled
 from tests.waiting import until
 
 
@@ -95,8 +95,7 @@ def test_sweeps_and_redrives_of_the_console_have_brief_rounds(operator, store, q
     """Those of other processes may keep a firing waiting for longer."""
     monkeypatch.setattr(acting, "ANSWER_SECONDS", 60)
     monkeypatch.setattr(rounds, "WHOLE_SLICES", 2)
-    queue = make_queue(store, "singles", shards=1)
-    load_singly(queue, 6)
+    queue = make_filled(store, 6, "singles", each=1, shards=1)
     queue.fire("all")
     backdate(store, 100_000)
     monkeypatch.setattr(rounds, "PART_SLICES", 2)

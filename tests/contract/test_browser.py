@@ -46,9 +46,7 @@ def all_shown(store, queue, consumer, limit=None):
 
 @pytest.mark.parametrize("limit", [None, 1, 7, 100])
 def test_every_message_is_seen_once(store, browser, limit):
-    queue = make_queue(store, shards=3, key="customer")
-    for first in range(0, 30, 10):
-        queue.load(orders(10, first))
+    queue = make_filled(store, 30, each=10, shards=3, key="customer")
     queue.fire(3)
     before = dump(store)
 

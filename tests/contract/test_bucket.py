@@ -160,8 +160,7 @@ def test_messages_live_in_a_bucket_as_they_do_in_a_folder(store, in_files):
 @IN_A_BUCKET
 def test_compaction_writes_one_object_for_many(store, in_files, monkeypatch):
     monkeypatch.setattr(rewritable, "NEIGHBOURS", 8)
-    queue = make_queue(store)
-    load_singly(queue, 20)
+    queue = make_filled(store, 20, each=1)
     before = queue.browse()
 
     assert queue.admin.compact() == 20
@@ -187,8 +186,7 @@ def test_a_policy_rewrites_what_is_in_a_bucket(store, in_files):
 
 @IN_A_BUCKET
 def test_small_segments_are_read_side_by_side_and_in_order(store, in_files, monkeypatch):
-    queue = make_queue(store)
-    load_singly(queue, 20)
+    queue = make_filled(store, 20, each=1)
     queue.load(orders(1000, 20))
     load_singly(queue, 20, 1020)
     opened, lock, reading, most = Storage.opened, threading.Lock(), set(), []
@@ -213,8 +211,7 @@ def test_small_segments_are_read_side_by_side_and_in_order(store, in_files, monk
 
 @IN_A_BUCKET
 def test_a_damaged_one_among_segments_that_are_read_side_by_side_is_named(store, in_files):
-    queue = make_queue(store)
-    load_singly(queue, 12)
+    queue = make_filled(store, 12, each=1)
     files = Files(store.storage.uri)
     name = sorted(name for name in files.names() if name.startswith("segments/"))[7]
     files.file(name).write_bytes(b"spoilt")

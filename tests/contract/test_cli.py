@@ -381,9 +381,7 @@ def test_a_backup_is_written_and_restored_into_an_empty_place(ignis, store, tmp_
 
 @pytest.mark.spoiled
 def test_a_damaged_backup_is_named_file_by_file(ignis, store, tmp_path, in_files):
-    queue = make_queue(store)
-    for first in (0, 5):
-        queue.load(orders(5, first))
+    make_filled(store, 10, each=5)
     folder = tmp_path / "backup"
     ignis("backup", folder)
     whole = run_alone("backup", folder, "--verify")

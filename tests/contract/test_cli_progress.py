@@ -11,7 +11,7 @@ from queue_core.errors import DamagedSegment
 from queue_core.segments import stager
 from queue_core.verbs import recover, repair
 from tests.dump import load_earlier
-from tests.factories import load_singly, make_queue, numbers_of, orders, planned
+from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders, planned
 from tests.storages import Files
 
 
@@ -27,8 +27,7 @@ def expired(store, monkeypatch):
 
 def removable(store, monkeypatch):
     monkeypatch.setattr(stager, "INLINE_BYTES", 0)
-    queue = make_queue(store)
-    load_singly(queue, 5)
+    queue = make_filled(store, 5, each=1)
     queue.choose("all").delete()
 
 
@@ -45,8 +44,7 @@ def unseen(store, monkeypatch):
 def damaged(store, monkeypatch):
     monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     monkeypatch.setattr(repair, "ROUND_SLICES", 2)
-    queue = make_queue(store)
-    load_singly(queue, 5)
+    queue = make_filled(store, 5, each=1)
     with store.catalog.read() as connection:
         files = [
             Files(store.storage.uri).file(location)

@@ -21,7 +21,7 @@ from queue_core.values.outcomes import Settlement
 from queue_core.verbs.browse import browse_next, browsed
 from queue_core.verbs.fire import fire
 from queue_core.verbs.settle import settle_or_lose
-from tests.factories import load_singly, make_queue, numbers_of, orders
+from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders
 
 #: As many single loads as are merged.
 MANY = NEIGHBOURS + 6
@@ -163,8 +163,7 @@ def test_compacted_segments_are_compacted_again(store, queue, monkeypatch):
 
 
 def test_each_shard_keeps_its_order(store):
-    queue = make_queue(store, shards=3, key="customer")
-    load_singly(queue, 4 * NEIGHBOURS)
+    queue = make_filled(store, 4 * NEIGHBOURS, each=1, shards=3, key="customer")
     before = queue.browse()
 
     assert queue.admin.compact() > 0

@@ -40,9 +40,7 @@ def folder(tmp_path):
     """An embedded store with some messages, closed."""
     path = tmp_path / "store"
     with Store.open(path) as store:
-        queue = make_queue(store)
-        for first in range(0, 300, 10):
-            queue.load(orders(10, first))
+        make_filled(store, 300, each=10)
     return path
 
 

@@ -219,9 +219,7 @@ def test_a_limit_that_makes_no_sense_is_refused_and_takes_nothing(store):
 def test_a_queue_of_many_slices_is_fired_in_order_part_by_part(store, limit, most, monkeypatch):
     """One firing takes no more slices than a driver can plan, and none out of order."""
     monkeypatch.setattr(quotas, "MAX_SLICES", most)
-    queue = make_queue(store)
-    for number in range(4):
-        queue.load(orders(3, 3 * number))
+    queue = make_filled(store, 12, each=3)
     firings = []
     while firing := queue.fire("all"):
         firings.append(firing)

@@ -284,8 +284,7 @@ def test_the_expiry_of_a_subscription_goes_on_where_no_transaction_keeps_it(stor
     [("expire", {"message_expiry": 3_600}), ("compact", {}), ("abandon", {"max_deliveries": 3})],
 )
 def test_a_task_leaves_what_is_locked_to_its_next_run(store, caller, task, settings):
-    queue = make_queue(store, **settings)
-    load_singly(queue, NEIGHBOURS)
+    queue = make_filled(store, NEIGHBOURS, each=1, **settings)
     if task == "expire":
         load_earlier(store, 7_200)
     elif task == "abandon":

@@ -108,8 +108,7 @@ def test_the_messages_of_the_transaction_itself_can_be_fired(store, caller):
     ],
 )
 def test_selections_and_orders_work(store, caller, how, numbers):
-    queue = make_queue(store, shards=3)
-    load_singly(queue, 4)
+    queue = make_filled(store, 4, each=1, shards=3)
     with caller.connected() as connection:
         firing = queue.within(connection).fire(2, **how)
         queue.within(connection).delete(firing)

@@ -53,7 +53,6 @@ from queue_core.verbs.quarantine import set_apart
 from tests.books import audit
 from tests.damages import damage, visible
 from tests.factories import (
-    load_singly,
     make_filled,
     make_queue,
     numbers_of,
@@ -517,8 +516,7 @@ def fill(folder):
         store.catalog.write(
             lambda c: interest_rows.register(c, reader, [queue.info.id], priority=3)
         )
-        small = make_queue(store, "small")
-        load_singly(small, 6)
+        small = make_filled(store, 6, "small", each=1)
         small.admin.compact()
         small.load(orders(3, 100))
         small.fire(2)

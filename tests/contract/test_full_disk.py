@@ -84,9 +84,7 @@ def test_every_write_on_a_full_disk_works_or_raises_an_error_of_ignis(on_a_small
 def _works_or_raises(disk):
     with Store.open(disk / "store") as store:
         queue = make_queue(store, dedup=("number",))
-        waiting = make_queue(store, "waiting")
-        for number in range(20):
-            waiting.load(orders(50, number * 50))
+        waiting = make_filled(store, 1000, "waiting", each=50)
         queue.load(orders(1_000))
         firing = queue.fire(500)
         # Its messages go to files. The keys of the other queue's would fill the catalog's log.

@@ -7,7 +7,7 @@ from queue_core.catalog.slices import rewritable
 from queue_core.errors import BadOption
 from tests.contract.pools import PATIENCE, Recorder
 from tests.dump import dump, load_together
-from tests.factories import load_singly, make_queue, numbers_of, orders
+from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders
 
 
 @pytest.fixture
@@ -98,8 +98,7 @@ def test_loads_of_one_moment_and_priority_come_one_after_another(store):
 
 
 def test_heads_of_groups_come_oldest_first(store):
-    queue = make_queue(store, shards=8, key="customer", group="customer")
-    load_singly(queue, 20)
+    queue = make_filled(store, 20, each=1, shards=8, key="customer", group="customer")
     firing = queue.fire(6, order="global")
     assert numbers_of(firing.messages) == list(range(6))
     queue.delete(firing)

@@ -10,7 +10,7 @@ from queue_core.catalog.holders import interests
 from queue_core.catalog.tables import shard_locks
 from queue_core.selection import acquire
 from tests.books import audit
-from tests.factories import load_singly, make_queue, numbers_of
+from tests.factories import load_singly, make_filled, make_queue, numbers_of
 
 #: Tables that are empty, or have few rows for each queue.
 SMALL = ("queues", "interests", "waiters", "id_map", "tallies", "consumers", "flows", "jobs")
@@ -177,8 +177,7 @@ def test_no_verb_walks_through_a_table_that_looked_empty(store):
 
 @pytest.mark.usefixtures("_often")
 def test_the_head_of_a_shard_follows_what_is_fired(store):
-    queue = make_queue(store, shards=1)
-    load_singly(queue, 20)
+    queue = make_filled(store, 20, each=1, shards=1)
     assert heads(store) == [0]
     queue.delete(queue.fire(8))
     assert heads(store) == [8]
@@ -192,8 +191,7 @@ def test_the_head_of_a_shard_follows_what_is_fired(store):
 
 @pytest.mark.usefixtures("_often")
 def test_messages_that_come_back_before_the_head_are_fired_first(store):
-    queue = make_queue(store, shards=1)
-    load_singly(queue, 40)
+    queue = make_filled(store, 40, each=1, shards=1)
     first = queue.fire(8)
     queue.delete(queue.fire(8))
     assert heads(store) == [16]
@@ -209,8 +207,7 @@ def test_messages_that_come_back_before_the_head_are_fired_first(store):
 def test_a_head_is_found_again_as_soon_as_messages_have_come_back(store, monkeypatch):
     """Otherwise, many firings would look at all that was fired before."""
     monkeypatch.setattr(acquire, "HEAD_EVERY", 32)
-    queue = make_queue(store, shards=1)
-    load_singly(queue, 40)
+    queue = make_filled(store, 40, each=1, shards=1)
     queue.delete(queue.fire(36))
     assert heads(store) == [36]
     queue.reload(queue.fire(2).ids[:1])
@@ -223,8 +220,7 @@ def test_a_head_is_found_again_as_soon_as_messages_have_come_back(store, monkeyp
 @pytest.mark.usefixtures("_often")
 def test_a_message_that_another_transaction_keeps_stays_before_no_head(store):
     """A firing passes it by, and a later one finds it."""
-    queue = make_queue(store, shards=1)
-    load_singly(queue, 30)
+    queue = make_filled(store, 30, each=1, shards=1)
     with driver(store) as other:
         other.execute("SELECT id FROM slices WHERE position = 2 FOR UPDATE")
         assert numbers_of(queue.fire(10).messages) == [0, 1, *range(3, 11)]
@@ -235,8 +231,7 @@ def test_a_message_that_another_transaction_keeps_stays_before_no_head(store):
 
 def test_a_repair_finds_the_messages_before_a_wrong_head(store, monkeypatch):
     monkeypatch.setattr(acquire, "HEAD_EVERY", 1)
-    queue = make_queue(store, shards=1)
-    load_singly(queue, 20)
+    queue = make_filled(store, 20, each=1, shards=1)
     queue.delete(queue.fire(8))
     with driver(store) as other:
         other.execute("UPDATE shard_locks SET head = 1000 WHERE magazine = 0")
@@ -250,8 +245,7 @@ def test_a_repair_finds_the_messages_before_a_wrong_head(store, monkeypatch):
 def test_a_server_can_publish_all_changes(store):
     with driver(store, autocommit=True) as other:
         other.execute("CREATE PUBLICATION everything FOR ALL TABLES")
-    queue = make_queue(store)
-    load_singly(queue, 4)
+    queue = make_filled(store, 4, each=1)
     queue.reload(queue.fire(2))
     assert queue.delete(queue.fire("all")) == 4
 

@@ -13,7 +13,7 @@ from queue_core.catalog import database, dialect
 from queue_core.catalog.tables import slices
 from queue_core.selection import rounds
 from tests.contract.test_slice_batches import stuck
-from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 
 pytestmark = pytest.mark.each_catalog
 
@@ -141,9 +141,7 @@ def held(store):
 
 
 def waiting(store):
-    queue = make_queue(store, shards=2)
-    load_singly(queue, 30)
-    return queue
+    return make_filled(store, 30, each=1, shards=2)
 
 
 def aside(store):

@@ -21,7 +21,7 @@ from tests.books import audit
 from tests.clocks import jump
 from tests.contract.pools import PATIENCE
 from tests.contract.test_statements import transactions
-from tests.factories import drop, load_singly, make_filled, make_queue, numbers_of, orders
+from tests.factories import drop, make_filled, make_queue, numbers_of, orders
 from tests.waiting import Caller, all_at_once, look_at_once
 
 #: A rate that gives no second message during a test.
@@ -312,8 +312,7 @@ def test_a_limit_of_one_of_two_queues_leaves_the_last_by_the_order(
 
 @pytest.mark.each_catalog
 def test_a_limit_cuts_what_one_of_two_queues_has_in_its_log(store):
-    topic = make_queue(store, "topic", log="1 day")
-    load_singly(topic, 6)
+    make_filled(store, 6, "topic", each=1, log="1 day")
     reader = store.subscribe("reader", to="topic", start="earliest", limits=limit(in_flight=3))
     other = make_filled(store, 4, "other")
     queues = (reader.info, other.info)

@@ -10,7 +10,7 @@ from queue_core.support import faults
 from queue_core.verbs.trim import trim
 from tests.books import audit, leftover_files
 from tests.dump import log_earlier
-from tests.factories import load_singly, make_filled, make_queue, orders
+from tests.factories import make_filled, make_queue, orders
 from tests.statements import counted
 
 pytestmark = pytest.mark.each_catalog
@@ -137,9 +137,7 @@ def test_a_log_is_trimmed_by_the_settings_of_that_moment(store):
 
 def test_the_oldest_messages_go_first_when_a_log_is_too_large(store):
     """Whatever their shard; and never so many that there are less than it may keep."""
-    queue = make_queue(store, shards=3, log="1 TB")
-    for number in range(12):
-        queue.load(orders(10, 10 * number))
+    queue = make_filled(store, 120, each=10, shards=3, log="1 TB")
     size = rows_of(store, queue)[0]["bytes"]
     queue.admin.change_settings(log=f"{5 * size + 1}B")
 
@@ -153,8 +151,7 @@ def test_the_oldest_messages_go_first_when_a_log_is_too_large(store):
 
 def test_a_large_log_is_trimmed_in_rounds(store, monkeypatch):
     monkeypatch.setattr("queue_core.verbs.trim.ROUND_ROWS", 3)
-    queue = make_queue(store, shards=2, log="1 hour")
-    load_singly(queue, 11)
+    queue = make_filled(store, 11, each=1, shards=2, log="1 hour")
     log_earlier(store, 3_601)
 
     assert queue.admin.trim() == 11

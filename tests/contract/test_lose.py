@@ -21,7 +21,7 @@ from tests.clocks import make_due
 from tests.contract.lost import fire, losses, start
 from tests.contract.pools import Recorder
 from tests.dump import backdate, dump
-from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 
 HOURS = 10_000.0
 
@@ -437,8 +437,7 @@ def test_limits_of_values_count_suspects_as_others(store):
 
 
 def test_compaction_mixes_no_suspects_with_others(store):
-    queue = make_queue(store)
-    load_singly(queue, 40)
+    queue = make_filled(store, 40, each=1)
     fire(queue, start(store), 20)
     start(store)
 

@@ -13,7 +13,7 @@ from queue_core.upkeep.tasks import expire as expire_task
 from queue_core.values.model import Magazine
 from tests.books import audit
 from tests.contract.small_parts import small_parts
-from tests.factories import load_singly, make_queue, numbers_of, orders
+from tests.factories import make_filled, numbers_of, orders
 
 LOADS = 160
 PART = 40
@@ -39,9 +39,7 @@ def ids(store):
 
 @pytest.fixture
 def queue(store):
-    queue = make_queue(store, shards=1, message_expiry=10_000.0)
-    load_singly(queue, LOADS)
-    return queue
+    return make_filled(store, LOADS, each=1, shards=1, message_expiry=10_000.0)
 
 
 def places_of_a_part(connection, queue, count):
@@ -52,9 +50,7 @@ def places_of_a_part(connection, queue, count):
 
 
 def test_parts_reach_every_slice_of_every_shard(store):
-    queue = make_queue(store, shards=3, key="number")
-    for first in range(0, LOADS, 10):
-        queue.load(orders(10, first))
+    queue = make_filled(store, LOADS, each=10, shards=3, key="number")
     with store.catalog.read() as connection:
         place = (slices.c.shard, slices.c.position)
         there = [tuple(row) for row in connection.execute(select(*place).order_by(*place))]

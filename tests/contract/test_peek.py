@@ -10,9 +10,7 @@ from tests.factories import make_filled, make_queue, numbers_of, orders
 @pytest.mark.parametrize("count", [1, 7, 20, 100])
 @pytest.mark.parametrize("shards", [1, 4])
 def test_a_peek_shows_what_a_firing_would_take(store, count, shards):
-    queue = make_queue(store, shards=shards, key="customer")
-    for first in range(0, 60, 20):
-        queue.load(orders(20, first))
+    queue = make_filled(store, 60, each=20, shards=shards, key="customer")
     queue.fire(11)
 
     shown = queue.peek(count)

@@ -5,7 +5,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 
 
 def test_reloaded_messages_are_fired_again_before_later_ones_as_if_they_had_not_failed(store):
@@ -27,9 +27,7 @@ def test_reloaded_messages_are_fired_again_before_later_ones_as_if_they_had_not_
 
 
 def test_messages_reloaded_one_by_one_in_any_order_keep_their_old_order(store):
-    queue = make_queue(store)
-    for first in range(0, 30, 10):
-        queue.load(orders(10, first))
+    queue = make_filled(store, 30, each=10)
     ids = queue.fire("all").ids.to_pylist()
     random.Random(7).shuffle(ids)
 

@@ -333,9 +333,7 @@ def test_a_rate_spreads_retries_over_time(store):
 
 def test_many_due_slices_come_back_in_rounds(store, monkeypatch):
     monkeypatch.setattr(module, "ROUND_SLICES", 7)
-    queue = make_queue(store, shards=3, key="customer", retry=AT_ONCE)
-    for number in range(20):
-        queue.load(orders(3, 3 * number))
+    queue = make_filled(store, 60, each=3, shards=3, key="customer", retry=AT_ONCE)
     queue.sideline(queue.fire("all"))
     assert run(store) == 60
     assert sorted(numbers_of(queue.browse())) == list(range(60))

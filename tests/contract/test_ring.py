@@ -7,7 +7,7 @@ import pytest
 from queue_core.errors import QueueFull
 from tests.books import audit
 from tests.dump import dump
-from tests.factories import load_singly, main, make_filled, make_queue, orders
+from tests.factories import main, make_filled, make_queue, orders
 from tests.waiting import all_at_once
 
 
@@ -17,8 +17,7 @@ def dropped(queue):
 
 @pytest.mark.parametrize("shards", [1, 3])
 def test_the_newest_stay(store, shards):
-    queue = make_queue(store, shards=shards, max_size=5, overflow="ring")
-    load_singly(queue, 12)
+    queue = make_filled(store, 12, each=1, shards=shards, max_size=5, overflow="ring")
 
     assert main(queue) == [7, 8, 9, 10, 11]
     assert dropped(queue) == 7

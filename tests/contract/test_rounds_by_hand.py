@@ -6,7 +6,7 @@ from queue_core.errors import BadOption
 from queue_core.selection import rounds
 from queue_core.support.faults import InjectedFault, arm
 from queue_core.upkeep.tasks.compaction import compact
-from tests.factories import load_singly, make_queue, numbers_of, orders
+from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders
 
 
 @pytest.fixture(autouse=True)
@@ -53,8 +53,7 @@ def test_each_round_changes_few_messages_and_all_are_changed_in_their_order(stor
 
 
 def test_others_fire_between_two_rounds_and_keep_what_they_have(store, monkeypatch):
-    queue = make_queue(store, shards=1)
-    load_singly(queue, 12)
+    queue = make_filled(store, 12, each=1, shards=1)
     fired = []
 
     def give_way():
@@ -71,8 +70,7 @@ def test_others_fire_between_two_rounds_and_keep_what_they_have(store, monkeypat
 @pytest.mark.parametrize("act", ["delete", "sideline"])
 def test_messages_that_come_back_between_two_rounds_stay(store, monkeypatch, act):
     """Also if the act looks again for others, which were in its hands and have left."""
-    queue = make_queue(store, shards=1)
-    load_singly(queue, 12)
+    queue = make_filled(store, 12, each=1, shards=1)
     firing = queue.fire(4)
     chosen = queue.choose("all")
 
@@ -89,8 +87,7 @@ def test_messages_that_come_back_between_two_rounds_stay(store, monkeypatch, act
 
 @pytest.mark.parametrize("act", ["delete", "sideline", "requeue", "reload"])
 def test_an_act_on_counted_messages_changes_no_others(store, act):
-    queue = make_queue(store, shards=1)
-    load_singly(queue, 12)
+    queue = make_filled(store, 12, each=1, shards=1)
     holder = {"consumer": store.consumer().name} if act == "reload" else {}
     firing = queue.fire(6)
     others = firing.ids[:3]
@@ -117,8 +114,7 @@ def test_an_act_on_counted_messages_changes_no_others(store, act):
 @pytest.mark.parametrize("act", ["delete", "sideline", "requeue"])
 def test_counted_messages_that_come_back_are_left_alone(store, act):
     """As when two persons count the same failures, and one of them redrives them twice."""
-    queue = make_queue(store, shards=2)
-    load_singly(queue, 12)
+    queue = make_filled(store, 12, each=1, shards=2)
     if act == "requeue":
         queue.sideline(queue.fire("all"))
     back = queue.browse(magazine="sideline" if act == "requeue" else "main")["_message_id"][:4]
@@ -159,8 +155,7 @@ def test_an_act_changes_each_message_once(store, monkeypatch):
 def test_a_compaction_between_two_rounds_keeps_no_message_from_an_act(store, monkeypatch):
     monkeypatch.setattr(rounds, "PART_SLICES", 30)
     monkeypatch.setattr(rounds, "PART_MESSAGES", 30)
-    queue = make_queue(store, shards=1)
-    load_singly(queue, 160)
+    queue = make_filled(store, 160, each=1, shards=1)
     chosen, compacted = queue.choose("all"), []
     compacting = once(lambda: compacted.append(compact(store.catalog, store.storage, queue.info)))
     monkeypatch.setattr(store.catalog, "give_way", compacting)
@@ -172,8 +167,7 @@ def test_a_compaction_between_two_rounds_keeps_no_message_from_an_act(store, mon
 
 @pytest.mark.parametrize("others", ["fire", "compact", "nothing"])
 def test_the_failures_of_an_act_are_of_the_messages_that_it_has_moved(store, monkeypatch, others):
-    queue = make_queue(store, shards=2)
-    load_singly(queue, 24)
+    queue = make_filled(store, 24, each=1, shards=2)
     for number in (1, 9, 10):
         queue.sideline(queue.fire(1, selector=f"number = {number}").ids)
     queue.shovel()
@@ -202,8 +196,7 @@ def test_the_failures_of_an_act_are_of_the_messages_that_it_has_moved(store, mon
 
 
 def test_an_interrupted_act_is_repeated_for_the_others(store):
-    queue = make_queue(store, shards=1)
-    load_singly(queue, 9)
+    queue = make_filled(store, 9, each=1, shards=1)
     chosen = queue.choose("all")
     arm("intervene.committed:2=raise")
     with pytest.raises(InjectedFault):
@@ -216,8 +209,7 @@ def test_an_interrupted_act_is_repeated_for_the_others(store):
 
 
 def test_a_full_queue_takes_as_many_as_it_has_room_for(store):
-    queue = make_queue(store, shards=1, max_size=7)
-    load_singly(queue, 7)
+    queue = make_filled(store, 7, each=1, shards=1, max_size=7)
     assert queue.choose("all").sideline() == 7
     queue.load(orders(2, 100))
     assert queue.choose("all", magazine="sideline").requeue() == 5
@@ -229,8 +221,7 @@ def test_a_full_queue_takes_as_many_as_it_has_room_for(store):
 @pytest.mark.parametrize("limit", [None, 9])
 @pytest.mark.parametrize("selector", [None, "number >= 2"])
 def test_a_shovel_by_a_selector_or_with_a_limit_works_in_rounds(store, selector, limit):
-    queue = make_queue(store, shards=1)
-    load_singly(queue, 14)
+    queue = make_filled(store, 14, each=1, shards=1)
     queue.sideline(queue.fire("all").ids)
 
     count = limit or (14 if selector is None else 12)

@@ -17,7 +17,7 @@ from queue_core.selection.candidates import find_candidates
 from queue_core.selection.request import Demand
 from queue_core.selection.scan import SliceScan
 from queue_core.values.plan import Taken
-from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.storages import copy_catalog, put_catalog_back
 from tests.waiting import PATIENCE, Caller
 
@@ -95,8 +95,7 @@ def test_a_condition_holds_for_the_attempts_that_a_message_has_now(store: Store)
 def test_the_head_of_a_group_is_found_among_few_of_many_small_slices(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue = make_queue(store, group="customer", key="customer", shards=1)
-    load_singly(queue, 200)
+    queue = make_filled(store, 200, each=1, group="customer", key="customer", shards=1)
     looked = []
     table = SliceScan.table
 
@@ -153,9 +152,7 @@ def _gone(store: Store, condition: str) -> None:
 
 @pytest.mark.spoiled
 def test_a_small_limit_reads_no_more_of_a_backlog_than_it_needs(store: Store) -> None:
-    queue = make_queue(store)
-    for first in range(0, 80_000, 20_000):
-        queue.load(orders(20_000, first))
+    queue = make_filled(store, 80_000, each=20_000)
     _gone(store, "id > 1")
     assert numbers_of(queue.fire(3, selector="number % 1000 = 7").messages) == [7, 1007, 2007]
     with pytest.raises(DamagedSegment, match="gone"):

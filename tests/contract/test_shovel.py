@@ -9,7 +9,14 @@ from queue_core.catalog.records.task_log import Moves
 from queue_core.errors import BadOption, BadSelector
 from queue_core.verbs import shovel as module
 from queue_core.verbs.shovel import Shovelful, shovel
-from tests.factories import aside, load_singly, make_queue, numbers_of, orders, with_sidelined
+from tests.factories import (
+    aside,
+    make_filled,
+    make_queue,
+    numbers_of,
+    orders,
+    with_sidelined,
+)
 
 
 def test_shovelled_messages_come_behind_what_is_in_main_and_stay_themselves(store):
@@ -56,8 +63,7 @@ def test_a_limit_may_be_more_than_a_queue_can_have(store, most):
 def test_a_limit_is_kept_if_others_come_back_while_the_messages_are_moved(store, monkeypatch):
     """They were no more than the limit when whole rounds began."""
     monkeypatch.setattr(module, "ROUND_SLICES", 2)
-    queue = make_queue(store, shards=1)
-    load_singly(queue, 9)
+    queue = make_filled(store, 9, each=1, shards=1)
     queue.sideline(queue.fire("all"))
     ids = queue.fire("all", magazine="sideline").ids
     queue.reload(ids[:5])

@@ -32,7 +32,7 @@ from queue_core.verbs.operator.jobs import Jobs
 from queue_core.verbs.shovel import Shovelful
 from tests.contract.task_streams import with_sidelined
 from tests.dump import age, backdate, dump, load_earlier
-from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders, run_task
+from tests.factories import make_filled, make_queue, numbers_of, orders, run_task
 
 #: Everything is due whenever somebody comes.
 ALWAYS = {task: Timing(0.0) for task in TASKS}
@@ -196,8 +196,7 @@ def test_of_many_queues_those_with_work_are_run(store, leader, monkeypatch):
     )
     own.load([{"until": datetime(2001, 1, 1, tzinfo=UTC)}])
     gone = make_queue(store, "gone", queue_expiry=3600.0, message_expiry=None)
-    small = make_queue(store, "small", shards=1)
-    load_singly(small, 64)
+    small = make_filled(store, 64, "small", each=1, shards=1)
     load_earlier(store, 7200)
     age(store, 7200)
     tasks = tasks_of(store, leader, "expire", "compact", timings=ALWAYS)
@@ -380,8 +379,7 @@ def test_an_unknown_task_is_refused(store, leader):
 
 @pytest.mark.spoiled
 def test_what_is_damaged_keeps_compaction_from_going_on_only_once(store, leader):
-    queue = make_queue(store, shards=1)
-    load_singly(queue, 70)
+    queue = make_filled(store, 70, each=1, shards=1)
     with store.catalog.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE segments SET data = chunks WHERE id = 1")
     tasks = tasks_of(store, leader, "compact", timings=ALWAYS)

@@ -9,7 +9,7 @@ from queue_core.catalog.tables import slices
 from queue_core.selection.rounds import WHOLE_SLICES
 from queue_core.support.faults import InjectedFault, arm
 from queue_core.verbs import expire, shovel, sweep
-from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.statements import counted
 
 DAY = 24 * 3600 * 10**6
@@ -24,8 +24,7 @@ def _small_rounds(monkeypatch):
 
 def stuck(store, count, **settings):
     """*count* slices of one message each, fired a day ago."""
-    queue = make_queue(store, **settings)
-    load_singly(queue, count)
+    queue = make_filled(store, count, each=1, **settings)
     queue.fire("all")
     make_old(store, slices.c.fired_at)
     return queue
@@ -112,8 +111,7 @@ def test_interleaved_slices_are_in_one_round(store):
 @pytest.mark.parametrize(("point", "done"), [("before_commit", 3), ("committed", 6)])
 @pytest.mark.parametrize("verb", ["shovel", "expire"])
 def test_a_verb_that_dies_between_two_rounds_has_done_whole_rounds(store, verb, point, done):
-    queue = make_queue(store, message_expiry=3600.0 if verb == "expire" else None)
-    load_singly(queue, 8)
+    queue = make_filled(store, 8, each=1, message_expiry=3600.0 if verb == "expire" else None)
     if verb == "shovel":
         queue.sideline(queue.fire("all"))
         act, source = queue.shovel, "sideline"
@@ -133,8 +131,7 @@ def test_a_verb_that_dies_between_two_rounds_has_done_whole_rounds(store, verb, 
 
 @pytest.mark.usefixtures("_small_rounds")
 def test_messages_return_to_a_fair_queue_with_ranks(store):
-    queue = make_queue(store, shards=2, fair_by="customer")
-    load_singly(queue, 8)
+    queue = make_filled(store, 8, each=1, shards=2, fair_by="customer")
     queue.sideline(queue.fire("all"))
     assert queue.shovel() == 8
     assert store.admin.fsck().num_rows == 0

@@ -13,7 +13,7 @@ from ignis_source.schema import batch_schema, source_schema
 from queue_core import Store
 from queue_core.errors import BadOption, NoSuchQueue, OffsetsLost, SchemaMismatch
 from tests.dump import dump, log_earlier, log_in_a_minute
-from tests.factories import drop, make_queue, orders
+from tests.factories import drop, make_filled, make_queue, orders
 
 EARLIEST = {"startingOffsets": "earliest"}
 #: Messages that become a file.
@@ -211,9 +211,7 @@ def test_large_shards_are_divided(store, topic, reader, least):
 
 
 def test_a_selector_skips_rows_by_statistics_and_selects_in_the_others(store, reader):
-    queue = make_queue(store, attributes=["number"], log="7 days")
-    for first in range(0, 100, 10):
-        queue.load(orders(10, first))
+    make_filled(store, 100, each=10, attributes=["number"], log="7 days")
     each = reader(selector="number >= 35 AND number < 52")
     [part] = each.partitions()
     assert [len(task) for task in part.plan.tasks] == [10, 10, 10]

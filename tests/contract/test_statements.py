@@ -21,7 +21,7 @@ from queue_core.values.model import Magazine, Slice
 from queue_core.values.outcomes import Settlement
 from queue_core.verbs.fire import fire
 from tests.dump import load_earlier
-from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.statements import counted
 
 pytestmark = pytest.mark.each_catalog
@@ -143,9 +143,7 @@ def test_a_firing_from_many_queues_needs_no_more_statements(store):
 
 def test_a_firing_reads_only_the_slices_that_it_needs(store, monkeypatch):
     """Of many slices with many messages each, a few are enough for many messages."""
-    queue = make_queue(store, shards=2)
-    for number in range(60):
-        queue.load(orders(100, 100 * number))
+    queue = make_filled(store, 6000, each=100, shards=2)
     read = []
 
     def counting(**values: Any) -> Slice:
@@ -185,8 +183,7 @@ def test_a_firing_that_may_wait_reads_the_settings_in_its_first_transaction(stor
 @pytest.mark.parametrize("slices", [64, 65])
 def test_a_firing_of_many_slices_plans_to_read_them_after_its_transaction(store, slices):
     """Others wait for its end. Each load is a slice."""
-    queue = make_queue(store)
-    load_singly(queue, slices + 1)
+    queue = make_filled(store, slices + 1, each=1)
     queue.fire(1)
 
     with transactions(store) as begun:

@@ -13,13 +13,12 @@ from queue_core.support.faults import InjectedFault, arm
 from queue_core.verbs import sweep as module
 from queue_core.verbs.sweep import sweep
 from tests.dump import backdate
-from tests.factories import aside, load_singly, make_filled, make_queue, numbers_of, orders
+from tests.factories import aside, make_filled, make_queue, numbers_of, orders
 
 
 def fired_in_slices(store, count, shards=1, **settings):
     """*count* slices of one message each, all fired long ago."""
-    queue = make_queue(store, shards=shards, **settings)
-    load_singly(queue, count)
+    queue = make_filled(store, count, each=1, shards=shards, **settings)
     queue.fire("all")
     backdate(store, 100_000)
     return queue
@@ -67,9 +66,7 @@ def test_a_batch_ends_with_the_slice_that_brings_enough_messages(store, monkeypa
 
 
 def test_a_sweep_by_hand_ends_its_batches_with_ten_thousand_messages(store):
-    queue = make_queue(store, shards=1)
-    for first in range(0, 30_000, 6_000):
-        queue.load(orders(6_000, first))
+    queue = make_filled(store, 30_000, each=6_000, shards=1)
     queue.fire("all")
     backdate(store, 100_000)
 

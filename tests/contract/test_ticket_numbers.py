@@ -10,7 +10,7 @@ from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.holders.ticket_numbers import BLOCK
 from queue_core.support import faults
 from tests.books import audit
-from tests.factories import load_singly, make_queue, planned
+from tests.factories import make_filled, planned
 from tests.forks import in_a_fork
 
 pytestmark = [pytest.mark.postgres, pytest.mark.each_catalog]
@@ -23,9 +23,7 @@ def store(on_postgres):
 
 @pytest.fixture
 def queue(store):
-    queue = make_queue(store, shards=2)
-    load_singly(queue, 3 * BLOCK)
-    return queue
+    return make_filled(store, 3 * BLOCK, each=1, shards=2)
 
 
 def last_ticket(store):

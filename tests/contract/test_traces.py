@@ -11,7 +11,7 @@ from queue_core.catalog import record_tables
 from queue_core.catalog.records import traces
 from queue_core.upkeep.tasks.purge import purge
 from tests.contract.pools import PATIENCE
-from tests.factories import drop, load_singly, make_filled, make_queue, sideline_traced
+from tests.factories import drop, make_filled, sideline_traced
 from tests.waiting import all_at_once
 
 pytestmark = pytest.mark.each_catalog
@@ -118,8 +118,7 @@ def test_the_newest_of_a_queue_are_kept(store, monkeypatch):
 
 
 def test_the_message_has_its_own_id_after_a_compaction(store):
-    queue = make_queue(store, shards=1)
-    load_singly(queue, 20)
+    queue = make_filled(store, 20, each=1, shards=1)
     ids = queue.peek(20).column("_message_id")
     queue.admin.compact()
     firing = queue.fire(20)

@@ -150,9 +150,7 @@ def test_a_firing_of_few_messages_leaves_the_other_shards_to_others(store, one, 
 
 def test_firings_that_have_met_lock_only_the_shards_that_they_need(store, one, two):
     """A large firing takes messages from all shards, and would keep the others from firing."""
-    queue = make_queue(store, shards=4)
-    for first in range(0, 24_000, 6000):
-        queue.load(orders(6000, first))
+    make_filled(store, 24_000, each=6000, shards=4)
     one.start(fires(8000), stop_at="fire.before_commit")
     two.start(fires(8000))
     assert two.waits()
