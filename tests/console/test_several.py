@@ -7,15 +7,12 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from ignis_console import acting
-from tests.factories import drop, make_queue, orders
+from tests.factories import drop, make_filled
 
 
 @pytest.fixture
 def queues(store):
-    found = [make_queue(store, name) for name in ("acme.a", "acme.b", "globex")]
-    for queue in found:
-        queue.load(orders(3))
-    return found
+    return [make_filled(store, 3, name) for name in ("acme.a", "acme.b", "globex")]
 
 
 def hidden(text: str) -> dict[str, str]:

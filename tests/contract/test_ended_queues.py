@@ -12,7 +12,7 @@ from queue_core.errors import NoSuchQueue, QueueDeactivated, SubscriptionDetache
 from queue_core.segments.reader import read_table
 from queue_core.upkeep.tasks.expire import retire
 from tests.contract.pools import PATIENCE, Recorder
-from tests.factories import drop, make_queue, orders
+from tests.factories import drop, make_filled, make_queue, orders
 from tests.waiting import until
 
 START = Offset("reader", 0)
@@ -38,10 +38,7 @@ def only_line_of(caplog):
 @pytest.fixture
 def queues(store):
     """Three queues of two messages each."""
-    made = [make_queue(store, name, retry=None) for name in ("red", "blue", "gray")]
-    for queue in made:
-        queue.load(orders(2))
-    return made
+    return [make_filled(store, 2, name, retry=None) for name in ("red", "blue", "gray")]
 
 
 @pytest.fixture(autouse=True)

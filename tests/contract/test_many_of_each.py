@@ -17,7 +17,7 @@ from queue_core.values.address import Address
 from tests.books import audit
 from tests.contract.callers import KINDS, caller_of
 from tests.contract.pools import PATIENCE, Recorder
-from tests.factories import ORDERS, make_queue, numbers_of, orders
+from tests.factories import ORDERS, make_filled, make_queue, numbers_of, orders
 from tests.waiting import until
 
 #: Queues of one pool whose columns differ in their number, order and types.
@@ -61,9 +61,7 @@ def test_a_pool_gets_all_columns_of_each_of_its_queues(store, how):
 
 
 def test_credit_is_one_for_all_queues_of_a_pool(store):
-    queues = [make_queue(store, name, shards=3) for name in ("red", "green", "blue")]
-    for queue in queues:
-        queue.load(orders(60))
+    queues = [make_filled(store, 60, name, shards=3) for name in ("red", "green", "blue")]
     recorder = Recorder()
     recorder.open.clear()
     names = [queue.name for queue in queues]

@@ -549,9 +549,8 @@ def test_a_call_that_waits_for_its_transaction_when_the_pool_stops_is_never_made
     store, caller, monkeypatch
 ):
     monkeypatch.setattr(transactions, "AT_ONCE", 1)
-    queues = [make_queue(store, name) for name in ("orders", "refunds")]
-    for queue in queues:
-        queue.load(orders(1))
+    for name in ("orders", "refunds"):
+        make_filled(store, 1, name)
     database = dialect.of(store.catalog.engine)
     real, calls, opened, fired = database.begin, [], threading.Event(), threading.Event()
 

@@ -56,9 +56,7 @@ def age(queue, seconds):
 
 
 def test_a_queue_without_a_consumer_is_a_problem_after_some_minutes(store):
-    queue, other = make_queue(store), make_queue(store, "clicks")
-    for each in (queue, other):
-        each.load(orders(3))
+    queue, other = make_filled(store, 3), make_filled(store, 3, "clicks")
 
     assert kinds(queue) == ["unconsumed"]
     assert problems(store) == {("tasks", None)}, "they have just come"
@@ -133,9 +131,7 @@ def test_a_query_that_shows_itself_holds_back_no_other_consumer(store):
 
 
 def test_who_paused_a_queue_and_who_opened_a_breaker_are_named(store, ignis):
-    queue, other = make_queue(store), make_queue(store, "clicks")
-    for each in (queue, other):
-        each.load(orders(2))
+    queue, other = make_filled(store, 2), make_filled(store, 2, "clicks")
     ignis("pause", "clicks")
     other.admin.resume()
     ignis("pause", "orders")
