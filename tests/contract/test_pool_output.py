@@ -31,6 +31,7 @@ from queue_core.handling.output import OutputRows
 from queue_core.handling.verdicts import Verdicts
 from queue_core.pool import output as pool_output
 from queue_core.pool.output import PoolOutcomes, PoolOutput
+from queue_core.segments import stager
 from queue_core.values.model import StagedOutput
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting.settled_load import settle_and_load
