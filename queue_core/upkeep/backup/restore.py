@@ -28,6 +28,7 @@ from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import amounts, files
 from queue_core.errors import (
     BadOption,
+    CatalogUnavailable,
     DamagedBackup,
     FormatTooNew,
     NoSuchStore,
@@ -119,7 +120,12 @@ def restore(
             if catalog is None:
                 catalog = Catalog(address.catalog)
             with acts.acting(catalog, "restore", None, {"folder": str(folder.path), "over": over}):
-                done = catalog.write(work)
+                try:
+                    done = catalog.write(work)
+                except CatalogUnavailable:
+                    # Perhaps another restore of the same backup keeps the catalog just now.
+                    undo.pop_all()
+                    raise
         faults.point("restore.committed")
         # Of files that are back, or of the lost catalog. Readers report what is still damaged anew.
         for report in storage.damage_reports():
