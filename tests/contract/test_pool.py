@@ -19,7 +19,7 @@ from queue_core.consumers.manager import NotifyReason
 from queue_core.consumers.trace import Step
 from queue_core.errors import BadOption, BadSelector, SchemaMismatch
 from queue_core.pool import dispatcher
-from queue_core.pool.dispatcher import close_dispatcher, open_dispatcher
+from queue_core.pool.dispatcher import close_dispatcher, notify_loaded, open_dispatcher
 from queue_core.queue.opened import OpenedQueue
 from tests.contract.pools import PATIENCE, Recorder
 from tests.factories import make_queue, numbers_of, orders
@@ -277,7 +277,9 @@ def test_a_message_is_for_the_worker_that_has_nothing_to_do_and_not_for_one_in_a
         dispatcher = open_dispatcher(store.catalog, other.info)
         dispatcher.loop.stop()
         other.load(orders(1))
-        recorder.wait()
+        notify_loaded(store.catalog, other.info)
+        # Before the calls in progress end by themselves.
+        assert recorder.entered.acquire(timeout=PATIENCE / 2)
         recorder.open.set()
     close_dispatcher(dispatcher)
 
