@@ -14,7 +14,6 @@ What each verb does to slices:
 | shovel       | moves slices of the sideline to the tail of main                               |
 | retry        | moves slices of the sideline whose time has come to the tail of main           |
 | edit         | moves a row of the sideline to the tail of main, with other values             |
-| redrive      | moves slices of the sideline to main, or loads their rows in another queue     |
 | sweep        | moves slices that were fired too long ago to the tail of the sideline          |
 | abandon      | moves slices that were fired too often to the tail of the sideline, for good   |
 | expire       | removes loaded rows whose time is over                                         |
@@ -31,6 +30,9 @@ What each verb does to slices:
 | seek         | removes those of a subscription; copies those of a snapshot back                |
 | deactivate   | changes none; the queue accepts no more loads and firings                      |
 | drop         | removes all slices of a deactivated queue                                      |
+
+A redrive is made of steps, which `operator.redriving` has: each moves slices of the sideline to
+main, or loads their rows in another queue.
 
 To add a verb, copy `reset`: a docstring with its changes, its guard and what a crash leaves; a
 function named like the file, which decides within one transaction (`transact`); private helpers.

@@ -237,15 +237,19 @@ def test_a_queue_that_is_dropped_while_it_is_told_of_is_left_out(on_postgres):
         timings.flush(on_postgres.catalog.write, at_once=True)
     timings.add(queue.info.id, Measured.of([0.3]), "deleted")
 
+    dropped = threading.Event()
+
     def drop(connection, cursor, statement, *_):
-        if "tallies" in statement and "FOR UPDATE" in statement:
-            sa.event.remove(engine, "before_cursor_execute", drop)
+        if "tallies" in statement and "FOR UPDATE" in statement and not dropped.is_set():
+            dropped.set()
             with Store(on_postgres.address) as other:
                 other.queue("orders").admin.deactivate()
                 other.queue("orders").admin.drop()
 
     sa.event.listen(engine, "before_cursor_execute", drop)
     timings.flush(on_postgres.catalog.write, at_once=True)
+    sa.event.remove(engine, "before_cursor_execute", drop)
+    assert dropped.is_set()
     assert on_postgres.view("queues").num_rows == 0
 
 
