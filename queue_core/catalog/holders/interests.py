@@ -299,9 +299,10 @@ def _taken(queue: str, by: str, exclusively: bool) -> QueueTaken:
     )
 
 
+# Not `in_`, whose parameters SQLAlchemy writes into the statement anew each time that it runs.
+_CLAIMS = [interests.c.claim == claim for claim in (EXCLUSIVE, SINGLE)]
 _RANKED = exists().where(
-    interests.c.queue_id == queues.c.id,
-    interests.c.priority.is_not(None) | interests.c.claim.in_((EXCLUSIVE, SINGLE)),
+    interests.c.queue_id == queues.c.id, or_(interests.c.priority.is_not(None), *_CLAIMS)
 )
 
 
