@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -91,10 +91,9 @@ class FireRequest(Wanted):
         """
         if not self.queues or len(taken) > MOST_SLICES:
             return None
-        fired = [(replace(piece, fired_at=fired_at), rows) for piece, rows in taken]
         # Damage must not keep the messages from being fired: it would stop the queue.
         with suppress(DamagedCatalog):
-            return read_plans.build(connection, self.queues, fired, self.storage)
+            return read_plans.build(connection, self.queues, taken, self.storage, fired_at=fired_at)
         return None
 
 

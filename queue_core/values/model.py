@@ -318,8 +318,8 @@ class SegmentRef:
 
     def narrowed(self, start: int, stop: int) -> SegmentRef:
         """Return the segment with only the chunks that hold rows of a half-open range."""
-        wanted = (pair for pair in self.chunks if pair[0] < stop and start < pair[0] + pair[1].rows)
-        return replace(self, chunks=tuple(wanted))
+        wanted = tuple(at for at in self.chunks if at[0] < stop and start < at[0] + at[1].rows)
+        return self if wanted == self.chunks else replace(self, chunks=wanted)
 
     @property
     def name(self) -> str:

@@ -197,20 +197,20 @@ def within_bytes(
 
 
 def scan_tasks(
-    held: Iterable[tuple[Slice, Rows]], sources: Mapping[int, SegmentRef], queue: str
+    held: Iterable[Taken], sources: Mapping[int, SegmentRef], queue: str, fired_at: int | None
 ) -> Iterator[ScanTask]:
-    """Yield the tasks that read slices of one queue, in order of shards and places."""
+    """Yield tasks that read slices of one queue, by shard and place, as fired at a time if any."""
     shards: dict[tuple[int, int], list[Taken]] = {}
     for piece, rows in held:
         shards.setdefault((piece.magazine, piece.shard), []).append((piece, rows))
     for magazine, shard in sorted(shards):
         for group in _together(sorted(shards[magazine, shard], key=first_place)):
             for stretch in _in_order_of_rows(group):
-                yield _piece(stretch, sources[stretch[0][0].segment_id], queue)
+                yield _piece(stretch, sources[stretch[0][0].segment_id], queue, fired_at)
 
 
-def _piece(stretch: Sequence[Taken], source: SegmentRef, queue: str) -> ScanTask:
-    parts = tuple(Part(rows=rows, attempts=s.attempts, fired_at=s.fired_at) for s, rows in stretch)
+def _piece(stretch: Sequence[Taken], source: SegmentRef, queue: str, at: int | None) -> ScanTask:
+    parts = tuple(Part(rows, s.attempts, s.fired_at if at is None else at) for s, rows in stretch)
     return ScanTask(
         queue=queue,
         shard=stretch[0][0].shard,

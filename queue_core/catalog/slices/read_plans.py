@@ -22,12 +22,14 @@ def build(
     taken: Iterable[Taken],
     storage: str,
     known: dict[int, SegmentRef] | None = None,
+    fired_at: int | None = None,
 ) -> ReadPlan:
     """
     Return how to read rows of slices, in order of queues, shards and places.
 
     If messages of the first queue have newer columns than its *info*, they are read with these.
-    *known* caches the segments of earlier plans of the same transaction.
+    *known* caches the segments of earlier plans of the same transaction. *fired_at*: when it fires
+    the messages; None: when they were fired last.
     """
     by_queue: dict[int, list[Taken]] = defaultdict(list)
     for piece, rows in taken:
@@ -36,7 +38,9 @@ def build(
     missing = {s.segment_id for pairs in by_queue.values() for s, _ in pairs} - refs.keys()
     if missing:
         refs.update(sources(connection, missing))
-    tasks = tuple(task for info in infos for task in scan_tasks(by_queue[info.id], refs, info.name))
+    tasks = tuple(
+        task for info in infos for task in scan_tasks(by_queue[info.id], refs, info.name, fired_at)
+    )
     first = infos[0]
     schema, newest = serialize(first.schema), 0
     stored: dict[tuple[str, int], bytes] = {}
