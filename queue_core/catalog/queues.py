@@ -139,7 +139,6 @@ def check_unchanged(connection: Connection, queue: QueueInfo, shape: tuple[int, 
         raise QueueChanged(present(connection, queue))
 
 
-@lru_cache(maxsize=256)
 def _shape(queue: QueueInfo) -> tuple[int, str]:
     return queue.schema_version, queue.stored_settings or queue.settings.to_json()
 

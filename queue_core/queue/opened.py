@@ -41,6 +41,8 @@ class OpenedQueue:
         #: The only magazine that is opened, as by the name of a sideline; None for both.
         self.only: Magazine | None = None
         self.spread = Distributor(storage)
+        #: What was demanded last, of the queue as it was then, and the request for it.
+        self._asked: tuple[Demand, QueueInfo, FireRequest] | None = None
 
     @property
     def name(self) -> str:
@@ -93,7 +95,15 @@ class OpenedQueue:
 
     def request(self, demand: Demand, queue: QueueInfo) -> FireRequest:
         """Return the request of a consumer by the settings that the queue has in *queue*."""
-        return demand.request([queue], demand.selection([queue]), self.storage.uri)
+        is_plain = demand.selector is None and demand.left_out is None and demand.order_by is None
+        asked = self._asked
+        if is_plain and asked is not None and asked[1] is queue and asked[0] == demand:
+            return asked[2]
+        request = demand.request([queue], demand.selection([queue]), self.storage.uri)
+        if is_plain:
+            # Most callers ask for the same again and again.
+            self._asked = (demand, queue, request)
+        return request
 
     def fire(self, demand: Demand, who: Callable[[], Consumer], timeout: float | None) -> Firing:
         """Fire for the consumer of *who*, or wait up to *timeout* seconds; read the messages."""

@@ -30,12 +30,14 @@ class Magazine(IntEnum):
     SIDELINE = 1
 
 
+_MAGAZINES = {magazine.name.lower(): magazine for magazine in Magazine}
+
+
 def magazine_of(name: str) -> Magazine:
     """Return the magazine ``main`` or ``sideline``; raises `BadOption`."""
-    names = {magazine.name.lower(): magazine for magazine in Magazine}
-    if name not in names:
-        raise BadOption(f"magazine={name!r}{nearest(str(name), names)}; use main or sideline")
-    return names[name]
+    if name not in _MAGAZINES:
+        raise BadOption(f"magazine={name!r}{nearest(str(name), _MAGAZINES)}; use main or sideline")
+    return _MAGAZINES[name]
 
 
 #: The orders of a firing without an order by columns: of each shard alone, or across all shards.

@@ -91,7 +91,8 @@ def fire(
             known=known,
             waiter=waiter or 0,
         )
-        request = replace(request, queue_ids=open_to)
+        if open_to != request.queue_ids:
+            request = replace(request, queue_ids=open_to)
         found = suspects.look(connection, consumer, request) if open_to else None
         if found is None:
             if detached and request.magazine is Magazine.MAIN:
