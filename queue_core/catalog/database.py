@@ -86,6 +86,8 @@ class Catalog:
         self._dialect = dialect.of(self.engine)
         #: The file of a catalog on SQLite; None on a server.
         self.file = self._dialect.file_of(self.engine)
+        #: The path of the file, or the URL without secrets.
+        self._shown = str(self.file or dialect.hidden(url))
         self._reserve = Reserve(self.file)
         #: How long messages waited and took, as this process has measured it.
         self.timings = Timings()
@@ -109,7 +111,7 @@ class Catalog:
             raise
 
     def __repr__(self) -> str:
-        return f"<Catalog {self._shown()}>"
+        return f"<Catalog {self._shown}>"
 
     def write(
         self,
@@ -229,7 +231,7 @@ class Catalog:
         """Raise `Invalid` if the catalog was closed for good."""
         if self._closed:
             raise Invalid(
-                f"the store of catalog {self._shown()} is closed; open it again with Store.open"
+                f"the store of catalog {self._shown} is closed; open it again with Store.open"
             )
 
     def is_replaced(self) -> bool:
@@ -257,8 +259,12 @@ class Catalog:
                 self._dialect.limit_waits(connection, seconds)
             self._dialect.begin(connection, write=write, late=late, apart=apart)
             try:
-                with notifications.sending(connection, self._dialect):
+                outbox = notifications.Outbox(connection)
+                try:
                     yield connection
+                finally:
+                    outbox.close()
+                outbox.commit(connection, self._dialect)
             except BaseException:
                 self._roll_back(connection)
                 raise
@@ -269,7 +275,7 @@ class Catalog:
             # A newer ignis may have migrated the catalog since this process opened it.
             try:
                 with self._transaction(write=False) as connection:
-                    format.read(connection, self._shown())
+                    format.read(connection, self._shown)
             except FormatTooNew as newer:
                 return newer
             except (DBAPIError, IgnisError):
@@ -281,7 +287,7 @@ class Catalog:
         """Raise `CatalogUnavailable` if the reserve for a full disk is given up."""
         if not self._reserve.is_there():
             raise CatalogUnavailable(
-                f"catalog {self._shown()} is on a full disk, and its reserve is for deletions; "
+                f"catalog {self._shown} is on a full disk, and its reserve is for deletions; "
                 "nothing was changed: free some room, or delete messages, and run: ignis vacuum "
                 "--grace 0"
             )
@@ -294,7 +300,7 @@ class Catalog:
 
     def _connected(self) -> Connection:
         try:
-            return connections.wait_for(self._connect, self._dialect, self._shown())
+            return connections.wait_for(self._connect, self._dialect, self._shown)
         except DBAPIError as error:
             if not self._dialect.errors.has_no_room(error):
                 raise
@@ -303,7 +309,7 @@ class Catalog:
             return self.engine.connect()
         except PoolTimeout as error:
             raise CatalogUnavailable(
-                f"catalog {self._shown()}: all connections of this process are in use; use "
+                f"catalog {self._shown}: all connections of this process are in use; use "
                 "fewer threads"
             ) from error
 
@@ -336,18 +342,18 @@ class Catalog:
             found = connection.scalar(select(facts.c.value).where(facts.c.name == "store"))
         if found not in (None, self.store):
             raise NoSuchStore(
-                f"the store of catalog {self._shown()} was removed, and another one was made in "
+                f"the store of catalog {self._shown} was removed, and another one was made in "
                 "its place; open it again, and start its queries with new checkpoints"
             )
 
     def _inode(self) -> int | None:
         try:
-            return self.file.stat().st_ino if self.file else None
+            return os.stat(self._shown).st_ino if self.file else None
         except (FileNotFoundError, NotADirectoryError):
             return -1
         except OSError as error:
             raise CatalogUnavailable(
-                f"catalog {self._shown()} cannot be reached: {error.strerror}; nothing was changed"
+                f"catalog {self._shown} cannot be reached: {error.strerror}; nothing was changed"
             ) from error
 
     def _bring_up_to_date(self, create: bool) -> None:
@@ -373,9 +379,7 @@ class Catalog:
         elif self._is_current():
             return
         done = self.write(
-            lambda connection: format.prepare(
-                connection, self._shown(), create=create, new=self._new
-            )
+            lambda connection: format.prepare(connection, self._shown, create=create, new=self._new)
         )
         if done == "open":
             faults.point("open.committed")
@@ -385,10 +389,7 @@ class Catalog:
     def _is_current(self) -> bool:
         """Return whether the catalog can be used as it is, without locking out writers."""
         with self.read() as connection:
-            return format.is_current(connection, self._shown())
-
-    def _shown(self) -> str:
-        return str(self.file or dialect.hidden(self.url))
+            return format.is_current(connection, self._shown)
 
 
 def _make(file: Path) -> None:

@@ -12,9 +12,6 @@ a notification, so this only costs its next look.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
@@ -35,29 +32,33 @@ def notify(connection: Connection, *queue_ids: int) -> None:
     outbox.update(queue_ids)
 
 
-@contextmanager
-def sending(connection: Connection, database: dialect.Dialect) -> Iterator[None]:
-    """Commit at the end of the block, and then tell of what it has collected."""
-    info = connection.info
-    outbox: set[int] = set()
-    info[_KEY] = outbox
-    try:
-        yield
-    finally:
+class Outbox:
+    """Collects what the transaction of a connection is to tell until it is closed."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._queue_ids: set[int] = set()
+        self._info = connection.info
+        self._info[_KEY] = self._queue_ids
+
+    def close(self) -> None:
+        """Collect no more."""
         # After an interrupt, this may run late, within another transaction of the connection.
-        if info.get(_KEY) is outbox:
-            del info[_KEY]
-    try:
-        connection.commit()
-    except AssertionError as error:
-        # SQLAlchemy's own, if an interrupt has kept it from committing.
-        raise error.__context__ or error from None
-    if outbox:
+        if self._info.get(_KEY) is self._queue_ids:
+            del self._info[_KEY]
+
+    def commit(self, connection: Connection, database: dialect.Dialect) -> None:
+        """Commit the transaction, and then tell of what it has collected."""
         try:
-            database.notify_committed(connection, outbox)
-        except (DBAPIError, connection.dialect.loaded_dbapi.Error):
-            # The transaction is committed. Those who wait look later.
-            connection.invalidate()
+            connection.commit()
+        except AssertionError as error:
+            # SQLAlchemy's own, if an interrupt has kept it from committing.
+            raise error.__context__ or error from None
+        if self._queue_ids:
+            try:
+                database.notify_committed(connection, self._queue_ids)
+            except (DBAPIError, connection.dialect.loaded_dbapi.Error):
+                # The transaction is committed. Those who wait look later.
+                connection.invalidate()
 
 
 def send_within(connection: Connection, database: dialect.Dialect) -> None:

@@ -214,13 +214,14 @@ class Sqlite(Dialect):
         self, connection: Connection, *, write: bool, late: bool = False, apart: bool = False
     ) -> None:
         """Open a transaction."""
-        connection.info[_LATE] = write and late
         if not write:
             connection.exec_driver_sql("BEGIN")
             return
+        info = connection.info
+        info[_LATE] = late
         # There are no row locks: a writer takes the database at once, or it could fail half-way
         # through because another one was faster.
-        self._begin_immediate(connection)
+        self._begin_immediate(connection, info.pop(_SECONDS, self.busy_seconds))
         if late:
             # Begin right after the others: it fails if one of them commits while it reads.
             driver: Any = connection.connection.driver_connection
@@ -240,12 +241,11 @@ class Sqlite(Dialect):
             connection.info[_LATE] = False
             self._check_log(connection)
 
-    def _begin_immediate(self, connection: Connection) -> None:
-        """Take the database as soon as it is free, or fail after `busy_seconds` or fewer."""
+    def _begin_immediate(self, connection: Connection, seconds: float) -> None:
+        """Take the database as soon as it is free, or fail after some seconds."""
         connection.begin()
         driver: Any = connection.connection.driver_connection
         path = str(connection.engine.url.database)
-        seconds = connection.info.pop(_SECONDS, self.busy_seconds)
         try:
             driver.execute("PRAGMA busy_timeout = 0")
             when_free(driver, path, "BEGIN IMMEDIATE", seconds)
