@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from typing import TypeVar
 
 import pyarrow as pa
@@ -39,13 +39,16 @@ def damaged(table: Table, row: str, reason: object) -> DamagedCatalog:
     )
 
 
-@contextmanager
-def decoding(table: Table, row: str) -> Iterator[None]:
-    """Raise `DamagedCatalog` where the block cannot understand a row."""
-    try:
-        yield
-    except (*UNREADABLE, BadOption) as error:
-        raise damaged(table, row, error) from error
+class decoding(AbstractContextManager[object]):
+    """Raises `DamagedCatalog` where the block cannot understand a row."""
+
+    def __init__(self, table: Table, row: str) -> None:
+        self._table = table
+        self._row = row
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, (*UNREADABLE, BadOption)):
+            raise damaged(self._table, self._row, error) from error
 
 
 def beside_settlements(read: Callable[[], Result]) -> Result:

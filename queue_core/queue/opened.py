@@ -155,7 +155,7 @@ class OpenedQueue:
                     settle(self.catalog, [self.info], unread, ticket)
                 raise
 
-    def quarantining(self) -> AbstractContextManager[None]:
+    def quarantining(self) -> AbstractContextManager[object]:
         """Quarantine damaged segments that the block meets."""
         return quarantining(self.catalog, self.storage)
 

@@ -10,8 +10,8 @@ the next call reads it. The rest of the queue stays readable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TypeVar
 
@@ -104,14 +104,16 @@ def leave_tickets(connection: Connection, tickets: TicketRange) -> int:
     return sum(len(piece.rows) for piece in damaged)
 
 
-@contextmanager
-def quarantining(catalog: Catalog, storage: Storage) -> Iterator[None]:
-    """Quarantine segments that the block finds damaged, so that the next call skips them."""
-    try:
-        yield
-    except DamagedSegment:
-        quarantine(catalog, storage)
-        raise
+class quarantining(AbstractContextManager[object]):
+    """Quarantines segments that the block finds damaged, so that the next call skips them."""
+
+    def __init__(self, catalog: Catalog, storage: Storage) -> None:
+        self._catalog = catalog
+        self._storage = storage
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, DamagedSegment):
+            quarantine(self._catalog, self._storage)
 
 
 def past_damage(work: Callable[[], Result]) -> Result:
