@@ -6,7 +6,7 @@ number of statements, whatever the number of messages, and wakes the threads tha
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -71,8 +71,8 @@ class Changes:
         self._entered: dict[ShardKey, list[dict[str, Any]]] = defaultdict(list)
         #: Their segments whose maps of ids are yet to be copied, by the queue that takes them.
         self._unmapped: dict[int, set[int]] = defaultdict(set)
-        #: How many messages of a log a subscription's selector has passed by, by shard.
-        self._passed: Counter[ShardKey] = Counter()
+        #: How many messages of a log are taken in or passed by, by shard.
+        self._passed: dict[ShardKey, int] = defaultdict(int)
         #: The lowest rank of the messages that come back, by fair queue.
         self._lowest: dict[int, int] = {}
 
@@ -178,6 +178,7 @@ class Changes:
         """
         if rows:
             self._entered[piece.shard_key].append(columns_of(piece, rows) | values)
+            self._passed[piece.shard_key] += len(rows)
             if piece.unmapped:
                 self._unmapped[piece.queue_id].add(piece.segment_id)
 
@@ -266,6 +267,8 @@ class Changes:
 
     def _write_entered(self, connection: Connection) -> None:
         """Give the rows of logs their places; those that are in flight are counted as fired."""
+        if not self._passed:
+            return
         wanted = {
             key: Room(
                 sum(row["row_stop"] - row["row_start"] for row in rows),
@@ -279,8 +282,7 @@ class Changes:
                 if row["state"] == State.FIRED:
                     self._fire(key, row["count"], place)
             self._new += self._entered[key]
-        advance = self._passed + Counter({key: room.messages for key, room in wanted.items()})
-        rows = [of_shard(key) | {"by": by} for key, by in sorted(advance.items())]
+        rows = [of_shard(key) | {"by": by} for key, by in sorted(self._passed.items()) if by]
         execute_each(connection, shard_rows.ENTER, rows)
         for queue_id, segments in sorted(self._unmapped.items()):
             id_map.copy(connection, queue_id, segments)
