@@ -74,7 +74,7 @@ def seal(table: Table, row: Mapping[str, Any]) -> int:
         elif plain or 0 <= value < PRIME:
             total += weight * value
         else:
-            total += weight * _rest(value)
+            total += weight * _number(value, plain)
     return total + digest([row.get(name) for name in texts]) if texts else total
 
 
@@ -119,7 +119,7 @@ def resealing(
 def gain(table: Table, values: Mapping[str, int | None]) -> dict[str, int]:
     """Return the parameter of `resealing` for the new values."""
     weights, _, plain = _columns(table)
-    return {"gain": sum(weights[name] * _number(of, plain) for name, of in values.items())}
+    return {"gain": sum([weights[name] * _number(of, plain) for name, of in values.items()])}
 
 
 def gains(table: Table, values: Mapping[str, Numbers]) -> Numbers:
@@ -202,10 +202,10 @@ def _versioned(table: Table) -> dict[str, Any]:
     return {"version": table.c.version + 1} if "version" in table.c else {}
 
 
-def _rest(value: int) -> int:
-    """Return a remainder as SQL does, which has the sign of the number."""
-    return value % PRIME if value >= 0 else -(-value % PRIME)
-
-
 def _number(value: int | None, plain: bool) -> int:
-    return -1 if value is None else value if plain else _rest(value)
+    if value is None:
+        return -1
+    if plain:
+        return value
+    # A remainder as SQL has it, with the sign of the number.
+    return value % PRIME if value >= 0 else -(-value % PRIME)
