@@ -68,6 +68,9 @@ def shares(
     fired: Mapping[ShardKey, int] | None = None,
 ) -> dict[ShardKey, int]:
     """Share *limit* among shards; *fired* is how many messages were ever fired from each."""
+    if len(available) == 1:
+        # As in most firings of few messages.
+        return {key: min(count, limit) for key, count in available.items() if count > 0}
     before = fired or {}
     if not request.terms.weights:
         turn = sum(before.get(key, 0) for key, count in available.items() if count)
@@ -108,7 +111,8 @@ def take_shares(
     page = most if request.takes_all else PAGE
     sizes = _found.setdefault(connection.engine, {})
     # Slices of one shard may have other sizes than those of the next one.
-    place = (request.queue_ids, request.magazine, next(iter(limits)) if len(limits) == 1 else None)
+    shard = next(iter(limits)) if len(limits) == 1 else None
+    place = (request.queue_ids, int(request.magazine), shard)
     if request.max_messages is not None and place in sizes:
         # One more, since the first slice of a shard may have been cut.
         wanted = max((count for count in shares.values() if count is not None), default=0)

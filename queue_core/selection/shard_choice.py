@@ -58,7 +58,8 @@ class Contention:
 
     def is_near(self, engine: Engine, where: Hashable) -> bool:
         """Return whether a firing has met another one within the last seconds, as many as count."""
-        at = self._met.get(engine, {}).get(where)
+        met = self._met.get(engine)
+        at = met.get(where) if met else None
         return at is not None and time.monotonic() - at < self._seconds
 
 
@@ -92,7 +93,7 @@ def choose_shards(
         seen = shard_locks.backlog(connection, *where)
     # Since then, the limits of some queues may have been reached.
     seen = {key: shard for key, shard in seen.items() if key[0] in request.queue_ids}
-    waited = sum(shard.waiting for shard in seen.values())
+    waited = sum([shard.waiting for shard in seen.values()])
     waiting = {
         key: shard.waiting for key, shard in seen.items() if shard.waiting and key not in without
     }
@@ -101,11 +102,12 @@ def choose_shards(
     few = _contention.is_near(connection.engine, where) or lock == "some"
     spread = request.spread or request.magazine is Magazine.SIDELINE
     of_each = limit if few else 1 if spread else min(limit, OF_EACH)
-    turn = sum(shard.fired for shard in seen.values() if shard.waiting)
+    turn = sum([shard.fired for shard in seen.values() if shard.waiting])
     if lock == "some":
         # Those who wait should not all wait for the same locks.
         turn = random.getrandbits(32) * limit
-    places = {place_in_turn(key): count for key, count in waiting.items()}
+    # As `place_in_turn` has them.
+    places = {(shard, magazine, queue): n for (queue, magazine, shard), n in waiting.items()}
     wanted = [place_in_turn(place) for place in in_turn(places, limit, turn, of_each)]
     if every and not few:
         wanted = list(waiting)

@@ -91,7 +91,7 @@ def in_turn(
     and any may be the first of these turns. With a fixed one, two callers with different limits
     could take turns so that some name is never the first.
     """
-    names = sorted(name for name in available if available[name] > 0)
+    names = sorted([name for name in available if available[name] > 0])
     if not names:
         return []
     if of_each == 1:
@@ -293,6 +293,9 @@ def interleaved(slices: Iterable[Slice]) -> Iterator[list[Slice]]:
 
 def _together(taken: Sequence[Taken]) -> Iterator[list[Taken]]:
     """Group what is taken from slices as `interleaved` groups the slices."""
+    if len(taken) == 1:
+        yield [*taken]
+        return
     rows = (its_rows for _, its_rows in taken)
     for slices in interleaved(piece for piece, _ in taken):
         yield [(piece, next(rows)) for piece in slices]

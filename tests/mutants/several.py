@@ -45,7 +45,7 @@ OF_SEVERAL = (
     _of(
         "each firing begins at the first shard",
         "queue_core/selection/shard_choice",
-        "    turn = sum(shard.fired for shard in seen.values() if shard.waiting)\n",
+        "    turn = sum([shard.fired for shard in seen.values() if shard.waiting])\n",
         "    turn = 0\n",
         "fire",
     ),
