@@ -20,7 +20,6 @@ from sqlalchemy import (
     FromClause,
     String,
     Text,
-    TypeDecorator,
     UnaryExpression,
     bindparam,
     column,
@@ -78,17 +77,18 @@ class each_of(FunctionElement[int]):
         return values.table_valued(column("value", BigInteger), name="value")
 
 
-class _JsonList(TypeDecorator[Any]):
+class _JsonList(String):
     """A list as JSON: SQLite limits the number of parameters, and has no arrays."""
 
-    impl = String
-    cache_ok = True
+    def bind_processor(self, dialect: Dialect) -> Any:
+        """Return what makes JSON of a list."""
+        return _as_json
 
-    def process_bind_param(self, value: Iterable[Any] | None, dialect: Dialect) -> str:
-        """Return the list as JSON."""
-        these = list(value or ())
-        # A list of numbers is shown as JSON writes it, in a fraction of the time.
-        return repr(these) if these and type(these[0]) is int else json.dumps(these)
+
+def _as_json(value: Iterable[Any] | None) -> str:
+    these = list(value or ())
+    # A list of numbers is shown as JSON writes it, in a fraction of the time.
+    return repr(these) if these and type(these[0]) is int else json.dumps(these)
 
 
 #: A parameter for any number of integers, or of texts.
