@@ -83,9 +83,8 @@ def publish(
 
 def sources(connection: Connection, segment_ids: Collection[int]) -> dict[int, SegmentRef]:
     """Return the references by which segments are read, with all of their chunks."""
-    rows = connection.execute(_SOURCES, {"these": segment_ids})
     found = {}
-    for row in rows:
+    for row in connection.execute(_SOURCES, {"these": segment_ids}).all():
         with decoding(segments, f"id {row.id}"):
             found[row.id] = _source(row)
     lost = set(segment_ids) - found.keys()

@@ -243,7 +243,7 @@ def read_slices(
 ) -> list[Slice]:
     """Return the slices of a query, in its order; raises `DamagedCatalog`."""
     found = []
-    for row in connection.execute(query, given):
+    for row in connection.execute(query, given).all():
         try:
             found.append(_slice(row))
         except UNREADABLE as error:
