@@ -99,7 +99,7 @@ class IdSet:
         return IdSet(blocks)
 
     def __len__(self) -> int:
-        return sum(len(bitmap) for bitmap in self._blocks.values())
+        return sum(map(len, self._blocks.values()))
 
     def __repr__(self) -> str:
         return f"<IdSet of {len(self)} messages in {len(self._blocks)} segments>"
@@ -111,12 +111,16 @@ class IdSet:
         return hash(tuple(sorted(self._blocks)))
 
     def __or__(self, other: IdSet) -> IdSet:
+        if not (self._blocks and other._blocks):
+            return self if self._blocks else other
         blocks = dict(self._blocks)
         for segment, bitmap in other._blocks.items():
             blocks[segment] = blocks[segment] | bitmap if segment in blocks else bitmap
         return IdSet(blocks)
 
     def __and__(self, other: IdSet) -> IdSet:
+        if not (self._blocks and other._blocks):
+            return IdSet()
         both = self._blocks.keys() & other._blocks.keys()
         met = {segment: self._blocks[segment] & other._blocks[segment] for segment in both}
         return IdSet({segment: bitmap for segment, bitmap in met.items() if bitmap})
@@ -182,7 +186,7 @@ def from_text(text: str) -> IdSet:
 
 def bounds_of(ids: IdSet) -> tuple[int, int]:
     """Return the lowest and the highest id of a set that is not empty."""
-    first, last = min(ids.segments), max(ids.segments)
+    first, last = min(ids._blocks), max(ids._blocks)
     return first_id(first) + ids.rows(first).start, first_id(last) + ids.rows(last).stop - 1
 
 

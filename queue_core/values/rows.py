@@ -68,6 +68,8 @@ class Rows:
         return BitMap(range(self.start, self.stop)) if self.bitmap is None else self.bitmap.copy()
 
     def __and__(self, other: Rows) -> Rows:
+        if other is EMPTY:
+            return EMPTY
         if self.bitmap is None and other.bitmap is None:
             return self.between(other.start, other.stop)
         return Rows.of_bitmap(self.as_bitmap() & other.as_bitmap())

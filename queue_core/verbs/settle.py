@@ -141,14 +141,16 @@ def settle_within(
                 values = {"attempts": attempts, "due_at": due_at, **CLEARED}
                 changes.move(piece, rows, Magazine.SIDELINE, "sidelined", **values)
             failed[piece.queue_id].append((piece, sidelined))
-        for rows, due_at in times.later(piece, reloaded) if reloaded else ():
-            # Neither a failure nor a delivery, however often it is put off.
-            values = {"due_at": due_at, "deliveries": max(piece.deliveries - 1, 0), **CLEARED}
-            changes.move(piece, rows, Magazine.SIDELINE, "sidelined", **values)
-            reloaded = reloaded - rows
-        unhandled = reloaded & settlement.unhandled.rows(piece.segment_id)
-        changes.reload(piece, unhandled, deliveries=max(piece.deliveries - 1, 0))
-        changes.reload(piece, reloaded - unhandled, **(CLEARED if piece.lost_among else {}))
+        if reloaded:
+            before = max(piece.deliveries - 1, 0)
+            for rows, due_at in times.later(piece, reloaded):
+                # Neither a failure nor a delivery, however often it is put off.
+                values = {"due_at": due_at, "deliveries": before, **CLEARED}
+                changes.move(piece, rows, Magazine.SIDELINE, "sidelined", **values)
+                reloaded = reloaded - rows
+            unhandled = reloaded & settlement.unhandled.rows(piece.segment_id)
+            changes.reload(piece, unhandled, deliveries=before)
+            changes.reload(piece, reloaded - unhandled, **(CLEARED if piece.lost_among else {}))
     changes.apply(connection, now)
     messages = messages_in(settled)
     if holder is THIS_PROCESS and messages < len(ids):
