@@ -29,8 +29,9 @@ from queue_core.values.names import is_of_query
 def claim(connection: Connection, storage: Storage, staged: Iterable[Staged]) -> None:
     """Protect the files of staged segments from removal; raises `PublicationRefused`."""
     locations = [segment.location for segment in staged if segment.location is not None]
-    segments.claim(connection, locations)
-    check_there(storage, locations)
+    if locations:
+        segments.claim(connection, locations)
+        check_there(storage, locations)
 
 
 def check_there(storage: Storage, locations: Iterable[str]) -> None:
