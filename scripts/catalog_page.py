@@ -212,9 +212,12 @@ _VERBS = {
 }
 #: What ends each verb that makes messages available.
 _NOTIFYING = [
-    ("PRAGMA user_version =", "Notify those who wait: count up the number in the file's header."),
-    ("PRAGMA user_version", "Notify those who wait: read the number in the file's header."),
-    ("INSERT INTO notified", "Count up the number of the queue."),
+    (
+        "INSERT INTO notified",
+        "Notify those who wait: count up the number of the queue, and read that in the file's "
+        "header.",
+    ),
+    ("PRAGMA user_version =", "Count up the number in the file's header."),
     ("SELECT pg_notify", "Notify those who wait, after the commit, in another transaction."),
 ]
 _POSTGRESQL = "## Statements on PostgreSQL"

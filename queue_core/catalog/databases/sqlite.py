@@ -59,8 +59,9 @@ _CREATE_NOTIFIED = """
     CREATE TABLE IF NOT EXISTS notified (queue_id INTEGER PRIMARY KEY, number INTEGER NOT NULL)
 """
 _COUNT_NOTIFIED = """
-    INSERT INTO notified (queue_id, number) VALUES (?, 1)
+    INSERT INTO notified (queue_id, number) SELECT value, 1 FROM json_each(?) WHERE true
     ON CONFLICT (queue_id) DO UPDATE SET number = number + 1
+    RETURNING (SELECT user_version FROM pragma_user_version)
 """
 _READ_NOTIFIED = """
     SELECT queue_id, number FROM notified WHERE queue_id IN (SELECT value FROM json_each(?))
@@ -291,18 +292,18 @@ class Sqlite(Dialect):
         SQLite keeps that of the catalog in the file's header. Those of queues are in a table that
         is not part of the format: whoever finds none makes it, and a backup leaves it out.
         """
-        number = connection.exec_driver_sql("PRAGMA user_version").scalar_one() + 1
-        # A PRAGMA takes no parameters. The number has 32 bits and a sign.
-        connection.exec_driver_sql(f"PRAGMA user_version = {number & 0x7FFFFFFF}")
-        rows = [(id,) for id in queue_ids]
+        these = (json.dumps([*queue_ids]),)
         try:
-            connection.exec_driver_sql(_COUNT_NOTIFIED, rows)
+            rows = connection.exec_driver_sql(_COUNT_NOTIFIED, these).all()
         except DBAPIError as error:
             if not self.errors.lacks_name(error):
                 raise
             # The first one in this catalog. Nothing was written, and the transaction goes on.
             connection.exec_driver_sql(_CREATE_NOTIFIED)
-            connection.exec_driver_sql(_COUNT_NOTIFIED, rows)
+            rows = connection.exec_driver_sql(_COUNT_NOTIFIED, these).all()
+        # A PRAGMA takes no parameters. The number has 32 bits and a sign.
+        number = (rows[0][0] + 1) & 0x7FFFFFFF
+        connection.exec_driver_sql(f"PRAGMA user_version = {number}")
 
     def notify_committed(self, connection: Connection, queue_ids: Collection[int]) -> None:
         """Touch the file, so that the listeners look at their numbers."""
