@@ -8,7 +8,7 @@ of one shard need no sorting: if many come at once, they are written at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 
 import numpy as np
@@ -224,19 +224,21 @@ def remove_staged(storage: Storage, staged: Iterable[Staged]) -> None:
                 storage.remove(segment.location)
 
 
-@contextmanager
-def removed_if_refused(
-    storage: Storage, staged: Iterable[Staged], *others: type[Exception]
-) -> Iterator[None]:
-    """Remove the files of segments if the block certainly did not publish them; *others* say so."""
-    try:
-        yield
-    except others:
-        remove_staged(storage, staged)
-        raise
-    except IgnisError as error:
-        remove_refused(storage, staged, error)
-        raise
+class removed_if_refused(AbstractContextManager[object]):
+    """Removes files of segments if the block certainly did not publish them; *others* say so."""
+
+    def __init__(
+        self, storage: Storage, staged: Iterable[Staged], *others: type[Exception]
+    ) -> None:
+        self._storage = storage
+        self._staged = staged
+        self._others = others
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, self._others):
+            remove_staged(self._storage, self._staged)
+        elif isinstance(error, IgnisError):
+            remove_refused(self._storage, self._staged, error)
 
 
 def remove_refused(storage: Storage, staged: Iterable[Staged], error: IgnisError) -> None:

@@ -11,7 +11,7 @@ import functools
 import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -46,8 +46,7 @@ class _Instruments(NamedTuple):
     sent: Counter
 
 
-@contextmanager
-def sending(tables: Mapping[str, pa.Table]) -> Iterator[dict[str, pa.Table]]:
+def sending(tables: Mapping[str, pa.Table]) -> AbstractContextManager[dict[str, pa.Table]]:
     """
     Give the load of rows a span for each of their queues; yield them by queues.
 
@@ -55,14 +54,20 @@ def sending(tables: Mapping[str, pa.Table]) -> Iterator[dict[str, pa.Table]]:
     """
     sent = dict(tables)
     traced = [queue for queue, rows in sent.items() if TRACEPARENT in rows.schema.names]
-    with ExitStack() as stack:
-        if traced:
-            with suppress(ModuleNotFoundError):
-                from opentelemetry.context import get_current
+    return _sending_each(sent, traced) if traced else nullcontext(sent)
 
-                caller = get_current()
-                for queue in traced:
-                    sent[queue] = stack.enter_context(_sending(sent[queue], queue, caller))
+
+@contextmanager
+def _sending_each(
+    sent: dict[str, pa.Table], traced: Sequence[str]
+) -> Iterator[dict[str, pa.Table]]:
+    with ExitStack() as stack:
+        with suppress(ModuleNotFoundError):
+            from opentelemetry.context import get_current
+
+            caller = get_current()
+            for queue in traced:
+                sent[queue] = stack.enter_context(_sending(sent[queue], queue, caller))
         yield sent
 
 
