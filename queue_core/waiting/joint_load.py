@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -112,7 +112,7 @@ class JointLoads:
                     results[at] = result
             return results
         try:
-            return list(self._commit(loads))
+            return list(self._commit(loads, groups.values()))
         except IgnisError as error:
             if len(loads) == 1 or isinstance(error, Unavailable) or error.outcome_unknown:
                 return [error] * len(loads)
@@ -125,13 +125,13 @@ class JointLoads:
             here = threading.get_ident()
             return [error if load.thread == here else _in_doubt() for load in loads]
 
-    def _commit(self, loads: Sequence[_Load]) -> list[pa.Array]:
-        groups = _groups(loads)
+    def _commit(self, loads: Sequence[_Load], groups: Collection[Sequence[int]]) -> list[pa.Array]:
+        """Load in one transaction; *groups*: the indexes of loads that are staged together."""
         parts: list[_Part] = []
         # Found when they are removed: by then, they are all there.
         staged = (segment for part in parts for segment in part.staged)
         with removed_if_refused(self._storage, staged, SettingsChanged):
-            for group in groups.values():
+            for group in groups:
                 parts.append(_staged([loads[at] for at in group]))
 
             def work(connection: Connection) -> list[list[int]]:
@@ -142,7 +142,7 @@ class JointLoads:
 
             first_ids = commit_load(self._catalog, work)
         ids: list[pa.Array] = [None] * len(loads)
-        for group, part, first in zip(groups.values(), parts, first_ids, strict=True):
+        for group, part, first in zip(groups, parts, first_ids, strict=True):
             for at, own in zip(group, part.ids(first), strict=True):
                 ids[at] = own
         return ids
