@@ -84,6 +84,6 @@ def _allocate(file: int, start: int, count: int) -> None:
 
 def _size(path: Path) -> int:
     try:
-        return path.stat().st_size
+        return os.stat(path).st_size
     except FileNotFoundError:
         return 0

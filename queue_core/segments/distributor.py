@@ -43,8 +43,8 @@ class Distributor:
                 written = stager.write(part)
                 shard = next(turn) % queue.shards
                 base = sum(segment.rows for segment in staged)
-                staged.extend(segment.in_shard(shard) for segment in written)
-                orders.extend(order + base for order in stager.order)
+                staged += [segment.in_shard(shard) for segment in written]
+                orders += [order + base for order in stager.order]
         except BaseException:
             remove_staged(self._storage, staged)
             raise

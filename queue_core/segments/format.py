@@ -91,7 +91,7 @@ def inline(batches: Iterable[pa.RecordBatch]) -> tuple[bytes, tuple[Chunk, ...]]
     for rows, data in encoded:
         chunks.append(Chunk(rows, offset, data.size, xxhash.xxh3_64_intdigest(data)))
         offset += data.size
-    return b"".join(data for _, data in encoded), tuple(chunks)
+    return b"".join([data for _, data in encoded]), tuple(chunks)
 
 
 def decode(data: pa.Buffer, chunk: Chunk, schema: pa.Schema, name: str) -> pa.RecordBatch:
@@ -116,7 +116,7 @@ def decode(data: pa.Buffer, chunk: Chunk, schema: pa.Schema, name: str) -> pa.Re
 
 def pack_chunks(chunks: Iterable[Chunk]) -> bytes:
     """Return chunks as bytes for the catalog."""
-    return b"".join(_CHUNK.pack(*chunk) for chunk in chunks)
+    return b"".join([_CHUNK.pack(*chunk) for chunk in chunks])
 
 
 def unpack_chunks(data: bytes) -> tuple[Chunk, ...]:

@@ -70,8 +70,8 @@ def _at_tails(
     offsets, wanted = {}, {}
     for shard, of_shard in runs.items():
         offsets[shard], places = _offsets(of_shard)
-        messages = sum(columns["count"] for _, columns in of_shard)
-        size = sum(columns["bytes"] for _, columns in of_shard)
+        messages = sum([columns["count"] for _, columns in of_shard])
+        size = sum([columns["bytes"] for _, columns in of_shard])
         wanted[queue.id, int(Magazine.MAIN), shard] = Room(places, messages, size)
     try:
         tails = allocate_new(connection, queue, wanted)
