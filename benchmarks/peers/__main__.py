@@ -36,15 +36,16 @@ def main() -> None:
     arguments.add_argument("--folder", type=Path, default=_ROOT / "out" / "bench")
     given = arguments.parse_args()
     scale = SCALES[given.scale]
-    path = given.folder / f"{scale.name}.jsonl"
+    folder = given.folder.resolve()
+    path = folder / f"{scale.name}.jsonl"
     if given.fresh:
         path.unlink(missing_ok=True)
     results = Results(path)
     console = Console()
     if not given.report:
         workloads = [WORKLOADS[name]() for name in given.only]
-        run(workloads, given.peers, scale, results, given.folder, console)
-    for written in report.write(results.rows, scale, given.folder):
+        run(workloads, given.peers, scale, results, folder, console)
+    for written in report.write(results.rows, scale, folder):
         console.print(f"written: {written}")
     if given.publish:
         report.publish(results.rows, scale, _ROOT / "docs")
