@@ -111,8 +111,7 @@ def take_shares(
     page = most if request.takes_all else PAGE
     sizes = _found.setdefault(connection.engine, {})
     # Slices of one shard may have other sizes than those of the next one.
-    shard = next(iter(limits)) if len(limits) == 1 else None
-    place = (request.queue_ids, int(request.magazine), shard)
+    place = (request.queue_ids, request.magazine, next(iter(limits)) if len(limits) == 1 else None)
     if request.max_messages is not None and place in sizes:
         # One more, since the first slice of a shard may have been cut.
         wanted = max((count for count in shares.values() if count is not None), default=0)

@@ -58,8 +58,7 @@ class Contention:
 
     def is_near(self, engine: Engine, where: Hashable) -> bool:
         """Return whether a firing has met another one within the last seconds, as many as count."""
-        met = self._met.get(engine)
-        at = met.get(where) if met else None
+        at = self._met.get(engine, {}).get(where)
         return at is not None and time.monotonic() - at < self._seconds
 
 
@@ -106,8 +105,7 @@ def choose_shards(
     if lock == "some":
         # Those who wait should not all wait for the same locks.
         turn = random.getrandbits(32) * limit
-    # As `place_in_turn` has them.
-    places = {(shard, magazine, queue): n for (queue, magazine, shard), n in waiting.items()}
+    places = {place_in_turn(key): count for key, count in waiting.items()}
     wanted = [place_in_turn(place) for place in in_turn(places, limit, turn, of_each)]
     if every and not few:
         wanted = list(waiting)

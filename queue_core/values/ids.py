@@ -186,7 +186,7 @@ def from_text(text: str) -> IdSet:
 
 def bounds_of(ids: IdSet) -> tuple[int, int]:
     """Return the lowest and the highest id of a set that is not empty."""
-    first, last = min(ids._blocks), max(ids._blocks)
+    first, last = min(ids.segments), max(ids.segments)
     return first_id(first) + ids.rows(first).start, first_id(last) + ids.rows(last).stop - 1
 
 
