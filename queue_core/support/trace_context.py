@@ -58,9 +58,7 @@ def sending(tables: Mapping[str, pa.Table]) -> AbstractContextManager[dict[str, 
 
 
 @contextmanager
-def _sending_each(
-    sent: dict[str, pa.Table], traced: Sequence[str]
-) -> Iterator[dict[str, pa.Table]]:
+def _sending_each(sent: dict[str, pa.Table], traced: list[str]) -> Iterator[dict[str, pa.Table]]:
     with ExitStack() as stack:
         with suppress(ModuleNotFoundError):
             from opentelemetry.context import get_current

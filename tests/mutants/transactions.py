@@ -139,7 +139,7 @@ OF_TRANSACTIONS = (
     _of(
         "publishing does not claim its files",
         "queue_core/catalog/records/publications",
-        "    segments.claim(connection, locations)\n",
+        "        segments.claim(connection, locations)\n",
         "",
         "vacuum",
         f"{_RACES}/test_vacuum.py",
