@@ -288,7 +288,7 @@ def test_pieces_give_each_row_once_in_order_of_places_as_its_slice_says(slices, 
     }
 
     read, places = {}, []
-    for piece in plan.scan_tasks(held, sources_of(dated), "orders"):
+    for piece in plan.scan_tasks(held, sources_of(dated), "orders", None):
         rows, chunks = rows_of(piece), piece.segment.chunks
         covered = {row for first, chunk in chunks for row in range(first, first + chunk.rows)}
         assert set(rows) <= covered
@@ -308,7 +308,9 @@ def test_pieces_give_each_row_once_in_order_of_places_as_its_slice_says(slices, 
 def test_pieces_come_shard_by_shard_and_can_be_sent():
     slices = [make_slice([0], shard=1), make_slice([1], shard=0), make_slice([2], shard=1)]
 
-    pieces = list(plan.scan_tasks([(s, s.rows) for s in slices], sources_of(slices), "orders"))
+    pieces = list(
+        plan.scan_tasks([(s, s.rows) for s in slices], sources_of(slices), "orders", None)
+    )
 
     assert [(piece.queue, piece.shard, rows_of(piece)) for piece in pieces] == [
         ("orders", 0, [1]),
@@ -338,7 +340,7 @@ def test_slices_of_several_segments_that_interleave_are_read_stretch_by_stretch(
     new = make_slice((0, 3), segment_id=2, position=2)
     fired = make_slice((7,), segment_id=1)
     held = [(s, s.rows) for s in (fired, new, old)]
-    read = plan.scan_tasks(held, sources_of([old, new]), "orders")
+    read = plan.scan_tasks(held, sources_of([old, new]), "orders", None)
     stretches = [(piece.segment.segment_id, rows_of(piece)) for piece in read]
     assert stretches == [(1, [0, 1]), (2, [0]), (1, [3, 4]), (2, [3]), (1, [6]), (1, [7])]
 
@@ -347,5 +349,5 @@ def test_slices_that_interleave_and_were_written_anew_are_read_in_order_of_place
     one = make_slice((0, 1, 3), segment_id=9)
     other = make_slice((4,), segment_id=9, position=2)
     held = [(s, s.rows) for s in (other, one)]
-    read = plan.scan_tasks(held, sources_of([one]), "orders")
+    read = plan.scan_tasks(held, sources_of([one]), "orders", None)
     assert [rows_of(piece) for piece in read] == [[0, 1], [4], [3]]
