@@ -186,6 +186,8 @@ class Credit:
         if not granted:
             # Not earlier: the worker that reserves the last credit must use it first.
             self._report()
+            # No report tells of what came back before it.
+            return self.reserve(count) if self._reported else 0
         return granted
 
     def give_back(self, count: int) -> None:

@@ -147,3 +147,21 @@ def test_unused_credit_is_given_back_and_reported():
 def test_without_a_limit_there_is_always_credit():
     credit = Credit(None, pytest.fail)
     assert credit.reserve(10**9) == 10**9
+
+
+def test_credit_that_is_left_again_before_its_end_was_reported_is_granted():
+    """Otherwise, nobody would notify the consumer that was refused."""
+    reports = []
+    credit = Credit(1, reports.append)
+    credit.reserve(1)
+    report = credit._report
+
+    def late():
+        credit._report = report
+        credit.give_back(1)
+        report()
+
+    credit._report = late
+
+    assert credit.reserve(1) == 1
+    assert reports == []
