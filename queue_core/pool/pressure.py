@@ -54,7 +54,8 @@ class Pressure:
             self._pass_on(consumer)
 
     def _pass_on(self, consumer: QueueConsumer[Any]) -> None:
-        if self.applied:
-            consumer.suspend(SuspendReason.BACK_PRESSURE)
-        else:
-            consumer.resume(SuspendReason.BACK_PRESSURE)
+        applied: bool | None = None
+        # Again if another thread has changed it since.
+        while applied != self.applied:
+            applied = self.applied
+            (consumer.suspend if applied else consumer.resume)(SuspendReason.BACK_PRESSURE)

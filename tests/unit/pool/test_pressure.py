@@ -15,3 +15,19 @@ def test_pressure_suspends_consumers_that_come_later_too():
     pressure.relieve()
     assert one.desires_work
     assert other.desires_work
+
+
+def test_pressure_that_another_thread_relieves_while_it_is_passed_on_suspends_nobody():
+    pressure = Pressure()
+
+    class Slow(QueueConsumer):
+        def suspend(self, reason):
+            if pressure.applied:
+                pressure.relieve()
+            super().suspend(reason)
+
+    consumer = Slow("a", lambda _: None, lambda _: None)
+    pressure.watch(consumer)
+    pressure.apply()
+
+    assert consumer.desires_work
