@@ -60,6 +60,8 @@ class QueueConsumerManager:
     def add(self, consumer: QueueConsumer[Any]) -> None:
         """Register a consumer, and notify it if there may be work."""
         self.lists.add(consumer)
+        # Another thread may have changed its wish before it was in a list.
+        self.set_notify_work_desired(consumer, consumer.desires_work)
         if consumer.desires_work:
             self._became_interested(consumer)
 
@@ -143,8 +145,7 @@ class QueueConsumerManager:
 
     def has_nothing_for(self, consumer: QueueConsumer[Any]) -> bool:
         """Whether this consumer has no work, as far as the manager knows."""
-        exhausted = consumer.exhausted_at == self.arrival
-        return exhausted or (consumer.acquires and not self.has_work)
+        return consumer.exhausted_at == self.arrival or (consumer.acquires and not self.has_work)
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{count} {name}" for name, count in self.lists.sizes().items())

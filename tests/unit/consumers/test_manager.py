@@ -343,6 +343,22 @@ def test_a_wish_that_comes_late_gives_way_to_the_present_one(shop):
     assert names(shop.notified) == ["c0"]
 
 
+def test_a_wish_that_changes_while_the_consumer_is_registered_counts(shop):
+    consumer = QueueConsumer("c", lambda _: None, shop.notified.append)
+    consumer.suspend(SuspendReason.CREDIT)
+    state_for = shop.manager.lists._state_for
+
+    def late(of, desired):
+        shop.manager.lists._state_for = state_for
+        of.resume(SuspendReason.CREDIT)
+        return state_for(of, desired)
+
+    shop.manager.lists._state_for = late
+    consumer.join(shop.manager)
+
+    assert consumer.node.state is ConsumerState.INTERESTED
+
+
 # Priorities.
 
 
