@@ -45,7 +45,7 @@ class QueueConsumer(Generic[Work]):
             all.
         acquires: Whether it takes messages; False for a browser.
         selective: Whether it leaves messages to others that it does not select.
-        is_busy: Returns whether to notify others first, because its worker is in a call.
+        is_busy: Returns whether to notify others first, because its worker is at work.
     """
 
     def __init__(

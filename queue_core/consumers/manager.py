@@ -165,7 +165,7 @@ class QueueConsumerManager:
             self._notify_one(NotifyReason.UNINTERESTED)
 
     def _notify_one(self, reason: NotifyReason) -> None:
-        """Notify who has waited longest, of the highest rank; those in a call after all others."""
+        """Notify who has waited longest, of the highest rank; those at work after all others."""
         arrival = self.arrival
         rank = self.lists.highest_wanting()
         if self._exhausted == arrival or rank is None:

@@ -82,6 +82,7 @@ class Worker:
         self._outcomes = OutcomeBuffer(self._settled, at_once=context.credit.limit is not None)
         self._context = context
         self._wake = threading.Event()
+        self._is_awake = False
         self._thread: threading.Thread | None = None
         #: Held while the batch goes from one thread to another.
         self._taking_over = threading.RLock()
@@ -101,7 +102,7 @@ class Worker:
                 priority=context.config.priority,
                 acquires=not context.config.browse,
                 selective=context.config.selective,
-                is_busy=lambda: self.batch is not None,
+                is_busy=lambda: self._is_awake or self._wake.is_set(),
             ): dispatcher
             for dispatcher, source in context.sources.items()
         }
@@ -214,7 +215,9 @@ class Worker:
             self._finish()
             self._outcomes.settle(self._context.stopping)
             while not self.ending.is_set():
+                self._is_awake = False
                 self._wake.wait()
+                self._is_awake = True
                 self._wake.clear()
                 record(Step.SCHEDULER_BEGINS_WORK, self.name)
                 for consumer in self._ready.visit():

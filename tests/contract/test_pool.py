@@ -284,6 +284,31 @@ def test_a_message_is_for_the_worker_that_has_nothing_to_do_and_not_for_one_in_a
     close_dispatcher(dispatcher)
 
 
+def test_a_message_is_not_for_a_worker_that_is_about_to_take_one_of_another_queue(store, queue):
+    other = make_queue(store, "other")
+    recorder = Recorder()
+    recorder.open.clear()
+    dispatchers = [open_dispatcher(store.catalog, each.info) for each in (queue, other)]
+    with ConsumerPool(
+        store, ["orders", "other"], recorder, concurrency=1, batch=1, tasks=[]
+    ) as pool:
+        assert pool.drain(PATIENCE)
+        # Nobody looks again after a second.
+        for each in dispatchers:
+            each.loop.stop()
+        # The first worker has waited longest, for both.
+        pool.increase()
+        for each in (queue, other):
+            each.load(orders(1))
+        for each in (queue, other):
+            notify_loaded(store.catalog, each.info)
+        for _ in range(2):
+            # Before the call in progress ends by itself.
+            assert recorder.entered.acquire(timeout=PATIENCE / 2)
+        recorder.open.set()
+    close_dispatcher(*dispatchers)
+
+
 def test_a_load_of_some_wakes_as_many_workers(store, queue):
     recorder = Recorder()
     recorder.open.clear()
