@@ -14,7 +14,7 @@ from ignis_source.requests import Requests
 from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.catalog.poller import Poller, Watch
 from queue_core.errors import QueueDeactivated, SubscriptionDetached
-from queue_core.selection.fired import Fired
+from queue_core.selection.fired import Fired, Refusal
 from queue_core.support import faults
 from queue_core.values.names import listed
 
@@ -104,7 +104,10 @@ class TicketFirer:
             self._tickets.fireable_queues, max_messages, max_bytes, after
         )
         fired, ended, detached = Fired(), False, False
-        if request.queue_ids and (max_messages is None or max_messages > 0):
+        if max_messages is not None and max_messages <= 0:
+            # A settlement restores credit, of which nobody is notified.
+            fired = Fired(refused=Refusal(HELD_SECONDS, by_time=False))
+        elif request.queue_ids:
             faults.point("source.before_fire")
             try:
                 fired = self._tickets.fire(presence.consumer, request)

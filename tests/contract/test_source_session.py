@@ -324,6 +324,21 @@ def test_an_idle_query_looks_for_its_settings_though_nothing_changes(store, sess
     ask_until(query, lambda: query.partitions == 4)
 
 
+def test_a_query_without_credit_soon_sees_that_messages_were_settled(store, session, monkeypatch):
+    """A settlement makes no room in the queue, so it notifies nobody."""
+    monkeypatch.setattr(firing, "IDLE_SECONDS", 2 * PATIENCE)
+    queue = make_filled(store, 4, shards=1)
+    query = session(consumer="reader", ack="settle", maxInFlight="2")
+    end = ask_for_messages(query)
+    query.acknowledge(end)
+    assert ask(query, end) == end
+
+    ids = queue.browse().column("_message_id").slice(0, 2)
+    assert queue.delete(ids, consumer="reader") == 2
+
+    assert len(query.plan(end, ask_for_messages(query, end))) == 2
+
+
 def test_a_query_sends_heartbeats_before_others_think_it_dead_whatever_its_option_says(
     store, session, monkeypatch
 ):
