@@ -162,7 +162,7 @@ class Gate:
                 self._lost.add(source)
             asked = self.probe is Probe.FIRED and self._asked == source
             if asked or (lost and self.probe is Probe.WANTED):
-                self._empty.add(source)
+                self._empty |= self._lost | {source}
                 self.vacant = len(self._empty) >= self._sources
                 self.probe = Probe.UNUSED if self.vacant else Probe.WANTED
 

@@ -128,6 +128,19 @@ def test_a_source_that_is_lost_after_the_others_were_found_empty_is_not_waited_f
     assert gate.probe is Probe.UNUSED
 
 
+def test_a_source_that_is_lost_while_another_one_is_asked_is_not_waited_for():
+    gate = stopped(sources=2)
+    gate.begin_probe()
+    assert gate.fires_probe("one")
+
+    gate.found_nothing("two", lost=True)
+    assert gate.probe is Probe.FIRED
+    gate.found_nothing("one")
+
+    assert gate.vacant
+    assert gate.probe is Probe.UNUSED
+
+
 def test_a_source_that_was_found_empty_and_is_lost_leaves_the_probe_to_the_others():
     gate = stopped(sources=2)
     gate.begin_probe()
