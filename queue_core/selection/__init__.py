@@ -4,5 +4,5 @@
 the messages before that: `fifo_scan` in order of loading, or `best_scan` by an order or a rank.
 Both read slices through `scan`, which skips slices by their statistics.
 
-May import `catalog` and what is below. Must not change slices but to hand them to a ticket.
+May import `catalog` and what is below. Must not change slices, except to hand them to a ticket.
 """

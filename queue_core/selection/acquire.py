@@ -1,7 +1,7 @@
 """Acquire: choose and lock the messages that a firing takes, from its shards in turn.
 
-Changes nothing. Conditions on slices are SQL. Rows that match a `Selection` are `Candidates`. Then
-the limits apply.
+It changes nothing. The catalog chooses slices by SQL conditions; if a `Selection` chooses rows,
+they were found before, as `Candidates`. The limits apply last.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from queue_core.selection.shard_choice import Lock, choose_shards
 from queue_core.values.model import Magazine, Slice
 from queue_core.values.plan import Taken, first_place, having, messages_in, take, within_bytes
 
-#: How many messages are fired from a shard until its head is found again.
+#: The head of a shard is found again each time so many messages were fired from it.
 HEAD_EVERY = 256
-#: The most slices that one transaction of a long task takes, so that others wait for some ten
+#: The most slices that one transaction of a long task takes, so that others wait for about ten
 #: milliseconds at most.
 ROUND_SLICES = 1000
 
@@ -60,11 +60,11 @@ def acquire(
     """
     Choose the rows to take from each shard, within the limits.
 
-    *lock* says which shards to lock. With ``"wait"``, these are the locks of all shards; otherwise,
-    of shards with a backlog. With a lock, slices that others have locked are skipped. With
-    *candidates*, only these are taken. *seen* is the backlog of the shards, if it was just read.
+    *lock*: ``"wait"`` locks all shards; another lock, only shards with a backlog; None, no shard.
+    With a lock, slices that other transactions have locked are skipped. With *candidates*, only
+    these are taken. *seen* is the backlog of the shards, if it was just read.
     """
-    # By turns, all of several queues might be too many slices, and what a horizon leaves, too few.
+    # Not by rank: all of several queues may be too many slices, and a horizon may leave too few.
     is_whole = len(request.queue_ids) == 1 and request.horizon is None
     if request.terms.fair and candidates is None and (is_whole or not request.takes_all):
         return _take_by_queue(connection, request, lock)
@@ -110,10 +110,10 @@ def take_batch(
     count: int,
 ) -> tuple[SliceBatch, Position | None]:
     """
-    Return the next *count* slices for a request without limits, and where those after them begin.
+    Return the next *count* slices for a request without limits, and where the next batch begins.
 
-    From *begin* on, in order of shards and places. Locks the locks of all shards. Slices whose rows
-    interleave are taken together, and so may be more.
+    They are read from *begin* on, in order of shards and places, under the locks of all shards.
+    There can be more than *count*, because slices whose rows interleave are taken together.
     """
     if dialect.of(connection).writes_in_parallel:
         shard_locks.lock(connection, *request.where)
@@ -142,7 +142,7 @@ def _backlog(
 
 def _take_by_queue(connection: Connection, request: FireRequest, lock: Lock) -> Choice:
     """Take from fair queues by rank, from others in turn; they share the limits."""
-    # The next message by rank may be in any shard, so that none is left out.
+    # All shards: the next message by rank may be in any of them.
     backlog = _backlog(connection, request, "wait" if lock else None)
     if len(request.queue_ids) == 1:
         return _take_of_queue(connection, request, lock)
@@ -169,7 +169,7 @@ def _take_by_queue(connection: Connection, request: FireRequest, lock: Lock) -> 
     chosen = [_take_of_queue(connection, part, lock) for part in parts]
     taken = [pair for part in chosen for pair in part.taken]
     if not taken:
-        # What waits by the counters may not be fired, or not yet: leave its part to the others.
+        # The messages that the counters show may not be fired now: give their part to other queues.
         others = (
             _take_of_queue(connection, replace(alone, queue_ids=(queue_id,)), lock)
             for queue_id in request.queue_ids
@@ -210,7 +210,7 @@ def _take_limited(
         size = sum(piece.bytes_of(rows) for taken in chosen.values() for piece, rows in taken)
         full = request.max_bytes is not None and size >= request.max_bytes
         if not full:
-            # Their other messages may not be fired, or not yet.
+            # The other messages of these shards may not be fired now: look in further shards.
             every = not any(chosen.values())
             others, waited = choose_shards(
                 connection, request, lock, missing, without=backlog, every=every
@@ -222,7 +222,7 @@ def _take_limited(
         shards = backlog if lock else _backlog(connection, request, lock)
         found = take_shares(connection, request, dict.fromkeys(shards, limit), lock)
         if request.takes_from_logs and not any(found.values()):
-            # Those that wait there may not be fired, but others may, which a log still has.
+            # The slices there may not be fired now, but messages that are still in a log may.
             found = _take(connection, request, shards, dict.fromkeys(shards, limit), lock)
         chosen = _first(request, found, limit)
     return chosen, full, waited, backlog
@@ -240,7 +240,7 @@ def _take_by_weight(
     chosen = _take_evenly(connection, request, backlog, limit, lock)
     waiting = sum(shard.waiting for shard in backlog.values())
     if backlog and _count(chosen) < min(limit, max(waiting, 1)):
-        # Some may not be fired, or not yet, or the counters were wrong: see what there really is.
+        # Some may not be fired now, or the counters were wrong: look at the slices themselves.
         found = _take(connection, request, backlog, dict.fromkeys(backlog, limit), lock)
         chosen = _first(request, found, limit)
     return chosen
@@ -265,12 +265,12 @@ def _take(
     wanted: Mapping[ShardKey, int | None],
     lock: Lock,
 ) -> dict[ShardKey, list[Taken]]:
-    """Take a number of messages from each shard, or all; those that a log still has come last."""
+    """Take a number of messages from each shard, or all: first slices, then from the log."""
     heads = {key: backlog[key].head for key in wanted}
     if not request.takes_from_logs or not any(shard.behind for shard in backlog.values()):
         return take_shares(connection, request, wanted, lock, heads)
-    # The counters say where nothing else waits, and all are counted soon. A statement that waited
-    # for the locks has not seen what others took in meanwhile.
+    # Skip shards where, by their counters, only the log has messages. Not after a wait for locks:
+    # the counters may then lack what other transactions have just taken in.
     own = {
         key: count
         for key, count in wanted.items()
@@ -286,7 +286,7 @@ def _take(
     most = most_slices(request, len(wanted))
     for key, pieces in intake.behind(connection, backlog, lacking, most).items():
         taken = chosen.setdefault(key, [])
-        # Of its own, others may come after so many slices, and before those of the log.
+        # A shard that has reached the limit of slices may have further ones, which precede the log.
         left = max(most - len(taken), 0)
         taken += ((piece, piece.rows) for piece in pieces[:left])
     return chosen
@@ -297,11 +297,11 @@ def _take_candidates(
 ) -> dict[ShardKey, list[Taken]]:
     """Take the remaining candidates from shards that are locked."""
     shards = _unfired(connection, request, candidates, lock)
-    # The present rows of the candidates, which no longer move: compaction needs these locks too.
+    # The rows that hold the candidates now. They stay there: compaction needs these locks, too.
     ids = id_map.located(connection, request.queue_ids, candidates.ids)
     where, given = eligible_of_segments(request, ids.segments)
     found = fetch(connection, *where, given=given, lock="skip" if lock else None)
-    # The first candidate of a slice may come after those of later slices.
+    # Sorted again: the first candidate of a slice may come after those of later slices.
     chosen = {
         key: sorted(having(pieces, ids), key=first_place)
         for key, pieces in by_shard(found).items()

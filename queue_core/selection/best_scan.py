@@ -66,7 +66,7 @@ def find_first(
     """
     Return the first messages that meet conditions, with `ID` and `BYTES`.
 
-    They are at most *limit*, and may be more than *max_bytes*.
+    There are at most *limit*. They may exceed *max_bytes*.
     """
     best, size = nothing(), FIRST_STEP
     for page in pages:
@@ -83,7 +83,7 @@ def find_first(
 
 
 def first_of(tables: Sequence[pa.Table], key: ScanKey, limit: int) -> pa.Table:
-    """Return the first rows of several tables that the key has made."""
+    """Return the first rows, by the key, of several tables from `keyed`."""
     found = [table for table in tables if table.num_rows]
     return key.first(pa.concat_tables(found), limit) if found else nothing()
 
@@ -96,9 +96,9 @@ def _next(
     limit: int,
 ) -> tuple[list[Taken], list[Taken], int]:
     """
-    Return the next slices of about *size* rows: no more than are certainly enough.
+    Return the next slices: about *size* rows, or fewer if *limit* messages are certain to match.
 
-    First the rows that all match, then those that may; and how many slices these and others are.
+    Returns the slices that match as a whole, those that may match, and how many were looked at.
     """
     sure: list[Taken] = []
     unsure: list[Taken] = []

@@ -60,7 +60,7 @@ def advance(connection: Connection, request: FireRequest, taken: Sequence[Taken]
             highest[piece.queue_id] = max(highest.get(piece.queue_id, rank), rank)
     for queue_id, rank in sorted(highest.items()):
         if request.selection is not None and request.selection.conditions:
-            # Otherwise, all that the conditions have left would come before later messages.
+            # Not beyond messages that the conditions have left, or new ones would come after them.
             of_queue = replace(request, queue_ids=(queue_id,))
             first = first_by_rank(connection, *eligible(of_queue), 1)
             lowest = first[0].rank if first else None

@@ -54,10 +54,10 @@ class ColumnRooms:
             token_buckets.of_values(connection, queue_id, self.column) if self.has_rate else {}
         )
         self._now = dialect.read_clock(connection)
-        #: The values that may have no message, and after how many seconds they may; infinite: after
-        #: a settlement.
+        #: The values that may have no message now, and after how many seconds they may; infinite:
+        #: after a settlement.
         self.closed: dict[Any, float] = {}
-        #: The same seconds of values that are not known, as their keys are hashes: their room is 0.
+        #: The same seconds for values of which only a hash is known: their room is 0.
         self.hashed: list[float] = []
         for key, spent_until in self._spent.items():
             if not buckets.tokens(limit, spent_until, self._now):
@@ -121,7 +121,7 @@ class ValueRooms:
         return [s for each in self.by_column for s in (*each.closed.values(), *each.hashed)]
 
     def admitted(self, rows: pa.Table) -> tuple[Mask, Mask]:
-        """Return which rows fit, the first of each value; and which have a crowded value."""
+        """Return which rows fit, the first ones of each value, and which have a crowded value."""
         fit = np.ones(rows.num_rows, dtype=np.bool_)
         crowded = np.zeros(rows.num_rows, dtype=np.bool_)
         for each in self.by_column:
@@ -187,13 +187,13 @@ def find_with_room(
     rounds, left = 1 if limit is None else ROUNDS, limit
     fit = np.zeros(0, np.bool_)
     for number in range(1, rounds + 1):
-        # Where all values so far may have none, others can be anywhere behind them.
+        # If nothing has fit so far, the messages of other values can be anywhere behind.
         looks_at_all = number == rounds and not (fit.any() or any(map(len, found)))
         ids = search(None if looks_at_all else left, rooms.conditions)
         seen.append(ids)
         rows = rooms.read(request, ids)
         fit, crowded = rooms.admitted(rows)
-        # Those that fit are enough, and none of them may be passed over for a crowded value.
+        # Otherwise, the next round finds the messages of values that are not crowded again.
         is_enough = left is not None and np.count_nonzero(fit) >= left
         is_last = number == rounds or is_enough or not crowded.any()
         kept = rows.filter(pa.array(fit if is_last else fit & crowded))

@@ -86,7 +86,7 @@ class _CandidateSearch:
     def __init__(
         self, catalog: Catalog, connection: Connection, request: FireRequest, selection: Selection
     ) -> None:
-        #: Whether what it sees stays: a caller may roll back what only its own transaction sees.
+        #: Whether what it sees may be kept: a caller may roll back what its own transaction sees.
         self._is_lasting = not isinstance(catalog, CallersCatalog)
         self._connection = connection
         self._request = request
@@ -96,7 +96,7 @@ class _CandidateSearch:
         now = dialect.read_clock(connection)
         self._scan = SliceScan(connection, request.queues, request.storage, now)
         self._values: dict[int, pa.Table] = {}
-        #: After how many seconds what the limits of values leave out may be fired.
+        #: The seconds after which messages that limits of values leave out may be fired.
         self._waits: list[float] = []
         #: Whether a limit of bytes has left messages.
         self._is_full = False
@@ -115,7 +115,7 @@ class _CandidateSearch:
         limited = {queue_id for queue_id, _ in terms.limits}
         families = []
         for (rules, _), keys in of_family.items():
-            # The limit of one of several queues cuts what is found, by its order.
+            # A limit of a queue will cut the candidates, by their order: find them in order.
             is_cut = limit is None and not rules.limits and limited & {key[0] for key in keys}
             families.append(_Family(rules, keys, MANY if is_cut else limit, max_bytes))
         if terms.weights:
@@ -202,9 +202,9 @@ class _CandidateSearch:
         found = find_with_room(rooms, search, self._request, family.limit)
         anything = family._replace(limit=1, max_bytes=None)
         if waits and (found.num_rows or len(self._search(anything))):
-            # Otherwise, no message waits that the limits refuse.
+            # Some messages wait that the limits refuse.
             self._waits += waits
-        # Each of the searches may have found as many bytes.
+        # Each of several searches may have filled the limit of bytes.
         ids = self._fitting(found, family.max_bytes if self._is_ranked(family) else None)
         self._values[family.queue_id] = found.slice(0, len(ids))
         return ids
@@ -245,7 +245,7 @@ class _CandidateSearch:
         for key in family.keys:
             pages = self._pages(family.rules, key, first=first)
             scan = ShardScan(self._scan, self._conditions(family, key), pages, _timed)
-            # All of them may be in one shard.
+            # All matches may be in this shard.
             _find(scan, limit, family.max_bytes)
             if scan.count:
                 found.append(pa.concat_tables(scan.found))
@@ -260,7 +260,7 @@ class _CandidateSearch:
         return self._fitting(rows.take(pa.array(order[:limit])), family.max_bytes)
 
     def _fitting(self, rows: pa.Table, max_bytes: int | None) -> Numbers:
-        """Return the ids of the first messages within a limit of bytes, of one at least."""
+        """Return the ids of the first messages within a limit of bytes, but at least one."""
         ids: Numbers = rows.column(ID).to_numpy()
         if max_bytes is None:
             return ids
@@ -361,8 +361,8 @@ class _CandidateSearch:
     def _request_of(self, rules: QueueRules) -> FireRequest:
         if rules.group is None:
             return self._request
-        # Messages after the horizon, and suspects or others beside those that are wanted, may be
-        # the heads of groups, and hold back the others.
+        # Messages that are not wanted, as after the horizon or suspects, may be heads of groups,
+        # which hold back the wanted ones.
         return replace(self._request, lost_among=None, horizon=None)
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from queue_core.selection.known_groups import KnownGroups
     from queue_core.selector import Condition
 
-#: The least and the most rows that one step reads, which bounds vain reading.
+#: The least and the most rows that one step reads, so that few are read for nothing.
 STEP_ROWS = (1 << 14, 1 << 18)
 #: The most slices of the first step: each costs as much as many rows.
 STEP_SLICES = 16
@@ -126,7 +126,7 @@ class ShardScan:
             self._known.keep(self._position)
 
     def _pass_known(self) -> None:
-        """Go on behind the slices in which no further group waits, as far as that is known."""
+        """Skip the slices in which no further group waits, as far as that is known."""
         if self._known is not None and self._in_flight is not None:
             rest = self._known.rest(self._in_flight, self._position)
             if rest is not None:

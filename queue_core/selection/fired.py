@@ -30,12 +30,12 @@ class Refusal:
 
     #: Seconds after which to look again.
     seconds: float
-    #: Whether they may be taken then without a settlement, just because time passes.
+    #: Whether they may be taken then without a settlement, as time passes.
     by_time: bool
 
     @staticmethod
     def by_limits(waits: Sequence[float]) -> Refusal:
-        """Return a refusal whose parts end after these seconds; infinite: after a settlement."""
+        """Return a refusal until the least of these seconds; infinite: until a settlement."""
         least = min(waits)
         seconds = min(least, IN_FLIGHT_SECONDS) if inf in waits else least
         return Refusal(_apart(seconds), by_time=least < inf)
@@ -52,9 +52,9 @@ class Choice(NamedTuple):
     taken: list[Taken]
     #: Whether a limit of bytes has left messages that it could have taken.
     full: bool = False
-    #: How many messages waited before it, by the counters of its shards; None: it is not known.
+    #: How many messages waited before it, by the counters of its shards; None: unknown.
     waited: int | None = None
-    #: The backlogs of the shards that it has locked for it, if the next messages were to be taken.
+    #: The backlogs of the shards that it has locked, if it takes the next messages of each.
     backlog: Mapping[ShardKey, Backlog] = {}
 
 
@@ -64,7 +64,7 @@ class Fired:
 
     #: None if it has taken nothing.
     ticket: Ticket | None = None
-    #: How to read its messages; None: it was not asked, or is to be found from the ticket.
+    #: How to read its messages; None: nobody asked for a plan, or the ticket will give it.
     plan: ReadPlan | None = None
     #: As in `Choice`.
     full: bool = False
@@ -76,11 +76,11 @@ class Fired:
     refused: Refusal | None = None
     #: Messages that another transaction has kept, such as a caller's own.
     locked: Refusal | None = None
-    #: Whether it has left messages to a time when its consumer holds nothing.
+    #: Whether it has left messages for later, when its consumer holds nothing.
     stalled: bool = False
-    #: Whether these are suspects; otherwise, they wait for suspects that it holds.
+    #: Whether these are suspects; otherwise, they wait until its suspects are settled.
     suspects: bool = False
-    #: The numbers of tickets that it has reserved for later ones.
+    #: The ticket numbers that it has reserved for later firings.
     reserved: range = range(0)
 
     @property
@@ -99,5 +99,5 @@ class Fired:
 
 
 def _apart(seconds: float) -> float:
-    """Spread those who wait, so that not all come at one moment, and none always comes first."""
+    """Make a wait longer at random, so that those who wait do not all come at once."""
     return seconds * random.uniform(1, 1.25)

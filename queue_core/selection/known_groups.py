@@ -79,7 +79,7 @@ class KnownGroups:
         """
         Return the slices behind the last scan if the one up to *position* need not read the others.
 
-        *taken*: the groups that are in flight, or whose heads are found. None: it must go on.
+        *taken*: groups in flight, or whose heads are found. Returns None if the scan must read on.
         """
         last = self._last
         if last is None or position >= last.end:

@@ -46,7 +46,7 @@ def narrowed(connection: Connection, request: FireRequest) -> Narrowed:
 
 
 class _Room(NamedTuple):
-    """How many messages a limit allows, and after how many seconds, if none."""
+    """How many messages a limit allows now; if none, after how many seconds it allows some."""
 
     #: The queues of the request that have it, together.
     queues: tuple[int, ...]
@@ -70,13 +70,12 @@ class Allotment:
     def fitting(self, taken: Sequence[Taken], candidates: Candidates | None) -> list[Taken]:
         """Cut the messages to the limits, evenly from the shards of the queues that share one."""
         kept = list(taken)
-        # What its own limit leaves a queue comes first: others get what it cannot use of a shared
-        # one.
+        # The queues' own limits first: what a queue cannot use of a shared limit is left to others.
         for room in sorted(self._rooms.values(), key=lambda room: len(room.queues)):
             here = [(piece, rows) for piece, rows in kept if piece.queue_id in room.queues]
             if messages_in(here) > room.messages:
                 kept = [each for each in kept if each[0].queue_id not in room.queues]
-                # Beginning anywhere: a single token must not always go to the same shard.
+                # Begin at a random shard: a single token must not always go to the same one.
                 evenly = take_evenly(here, room.messages, random.randrange(1 << 32))
                 own = _by_queue(here)
                 for queue_id, found in _by_queue(evenly).items():
@@ -86,7 +85,7 @@ class Allotment:
     def _first(
         self, own: list[Taken], found: list[Taken], candidates: Candidates | None
     ) -> list[Taken]:
-        """Return as many messages of a queue as were *found*: the first by its order, if any."""
+        """Return as many messages of a queue as *found* has: the first by its order, if any."""
         queue_id, count = own[0][0].queue_id, messages_in(found)
         if queue_id in self._request.terms.fair:
             return take_to_level(own, count)[0]
@@ -110,7 +109,7 @@ class Allotment:
         return candidates._replace(ids=ids)
 
     def spend(self, taken: Sequence[Taken], at: int) -> None:
-        """Take the tokens of messages that are fired at a moment, a little after the lock."""
+        """Take the tokens of messages that are fired at a moment."""
         # A firing that has waited for its consumer can have a time from before the lock.
         at = max([at, *(each.now for each in self._buckets.values())])
         for queue_id, rooms in self._values.items():
@@ -130,7 +129,7 @@ class Allotment:
         now = self._buckets[BucketKey(queue_id)].now
         scan = SliceScan(self._connection, request.queues, request.storage, now)
         limits = selection.rules[queue_id].limits
-        # Others may settle what is in flight, and is counted.
+        # Other transactions may settle messages in flight while they are counted.
         rooms = beside_settlements(lambda: ValueRooms(scan, queue_id, limits))
         self._values[queue_id] = rooms
         return rooms
@@ -143,7 +142,7 @@ def _keys(request: FireRequest) -> set[BucketKey]:
 
 
 def _of_wholes(request: FireRequest) -> dict[BucketKey, tuple[Limit, list[int]]]:
-    """Return the limits that are none of values, and which queues of the request have each."""
+    """Return the limits without a column, and which queues of the request have each."""
     found: dict[BucketKey, tuple[Limit, list[int]]] = {}
     for queue_id, limit in request.terms.limits:
         if queue_id in request.queue_ids and limit.column is None:

@@ -27,8 +27,8 @@ COURTESY_SECONDS = 0.5
 #: The most signs of life that a process remembers.
 _MOST = 1024
 
-#: Signs of life of firings that were first in line while messages lay there, and when this process
-#: saw each of them first. After a new one, a firing has its time again.
+#: Signs of life of firings that were first in line while messages waited, and when this process
+#: first saw each sign. After a new sign, the firing has its full time again.
 _signs: WeakKeyDictionary[Engine, dict[tuple[int, int], float]] = WeakKeyDictionary()
 
 

@@ -37,7 +37,7 @@ _LARGE_PAGE = 64
 _LARGE_PAGE_OF_FEW = 1024
 #: By which factor a page is larger than the one before, at least and at most.
 _GROWTH = (2.0, 8.0)
-#: How many queues and shards are kept.
+#: The most queues and shards that are remembered.
 _MOST = 8192
 
 #: The mean number of messages of the slices that were found last, by where they were.

@@ -1,12 +1,12 @@
 """Rounds: cut chosen messages into parts, each for one short transaction.
 
 A transaction keeps others from the shards of its messages, and on SQLite from the whole catalog.
-Its length depends on the number of slices more than on that of messages. Brief rounds let a firing
-wait for five milliseconds at most: those of `Queue.choose`, and within `brief` those of sweeps and
-shovels too, as the console asks for. Other sweeps and shovels hold the store for some tens of
-milliseconds, and are done several times as soon. A part names its messages, and the stretch of
-places where they are, so that finding them needs one look at an index, however many parts there
-are.
+Its length depends on the number of slices more than on the number of messages. Brief rounds make a
+firing wait for five milliseconds at most: the rounds of `Queue.choose` are brief, and within
+`brief`, which the console uses, so are those of sweeps and shovels. Other sweeps and shovels hold
+the store for some tens of milliseconds at a time, and finish several times sooner. A part names its
+messages and the stretch of places where they are, so one look at an index finds them, however many
+parts there are.
 """
 
 from __future__ import annotations

@@ -3,13 +3,13 @@
 The number of fired messages determines the shard at which a firing begins, so that all have their
 turns. The first shards of all queues come before their second ones. A firing takes messages evenly
 from the shards that it needs, and locks only these. Each shard costs a slice to cut
-and a file to open, so a further shard is needed for each `OF_EACH` messages, or if those before
-have not enough. For the tasks of a Spark query, and in the sideline, where many messages may not be
-due yet, one is needed for each message. Beside other firings (`Contention`), those are needed that
-have enough together, so that others can go on beside it.
+and a file to open, so a further shard is needed for each `OF_EACH` messages, or if the ones before
+do not have enough. For the tasks of a Spark query, and in the sideline, where many messages may not
+be due yet, one is needed for each message. Under contention (`Contention`), a firing needs only as
+many shards as have enough messages together, and leaves the others to concurrent firings.
 
-A firing waits for locks only before it has any, and takes those in order of shards. So no
-two firings can wait for each other.
+A firing waits for locks only before it has any, and then locks shards in their order. So no two
+firings can wait for each other.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ Lock: TypeAlias = Literal["skip", "some", "wait"] | None
 
 #: How many messages of a shard a firing takes before it needs a further one.
 OF_EACH = 1000
-#: Seconds for which a firing that met another one counts.
+#: Seconds of contention after a firing has met another one.
 CONTENTION_SECONDS = 10.0
-#: How many queues are kept.
+#: The most requests that are remembered.
 _MOST = 1024
 
 
@@ -50,14 +50,14 @@ class Contention:
         self._met: WeakKeyDictionary[Engine, dict[Hashable, float]] = WeakKeyDictionary()
 
     def note(self, engine: Engine, where: Hashable) -> None:
-        """Note that a firing has met another one, or a lock that it could not have."""
+        """Note that a firing has met another one, or could not get a lock."""
         met = self._met.setdefault(engine, {})
         if len(met) >= _MOST:
             met.clear()
         met[where] = time.monotonic()
 
     def is_near(self, engine: Engine, where: Hashable) -> bool:
-        """Return whether a firing has met another one within the last seconds, as many as count."""
+        """Return whether a firing has lately met another one."""
         at = self._met.get(engine, {}).get(where)
         return at is not None and time.monotonic() - at < self._seconds
 
@@ -78,11 +78,11 @@ def choose_shards(
     """
     Lock the shards that *limit* messages need.
 
-    Return the backlog of their shards, and how many messages wait in all shards.
+    Return the backlog of these shards, and how many messages wait in all shards.
 
-    It leaves out the shards of *without*, in which the firing has found all that there is. With
-    *every*, it locks those of all other shards, unless it is beside other firings. *seen* is the
-    backlog, if it was just read; it must lock the shards then.
+    The shards in *without* are left out: the firing has found all that they have. With *every*, all
+    other shards are locked, unless there is contention. *seen* is the backlog, if it was just read;
+    *lock* is then not None.
     """
     where = request.where
     if lock == "wait":
@@ -90,7 +90,7 @@ def choose_shards(
         return locked, sum(shard.waiting for shard in locked.values())
     if seen is None:
         seen = shard_locks.backlog(connection, *where)
-    # Since then, the limits of some queues may have been reached.
+    # Limits may have removed queues from the request since the backlog was read.
     seen = {key: shard for key, shard in seen.items() if key[0] in request.queue_ids}
     waited = sum([shard.waiting for shard in seen.values()])
     waiting = {
@@ -118,7 +118,7 @@ def choose_shards(
     later = sorted(waiting, key=lambda key: (place_in_turn(key) < first, place_in_turn(key)))
     free = {key: seen[key] for key in later}
     locked = shard_locks.lock_these(connection, free, most=len(wanted))
-    # In the place of one that others have comes a later one, or none.
+    # A shard that others have locked is replaced by a later one, or by none.
     if set(wanted) - locked.keys():
         _contention.note(connection.engine, where)
     return locked, waited

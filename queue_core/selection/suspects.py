@@ -1,13 +1,13 @@
 """Suspects: messages that were lost with their consumer are fired apart, in ever smaller batches.
 
-A handler can end its process, and nobody knows which of the messages in its hands did. So all of
+A handler can end its process, and nobody knows which of its messages was the cause. So all of
 them are suspects. A firing takes suspects alone, at most half as many as were lost together. After
 a few losses, a suspect is fired alone, and another loss tells that it is the culprit
 (`queue_core.verbs.lose`). A settlement clears a suspect.
 
-A consumer with a handler also keeps its hands empty for suspects: it takes some only when it holds
-nothing, and nothing while it holds some. Otherwise, a loss would say less. It takes no other
-messages meanwhile, so that suspects need not wait for ever.
+A consumer with a handler never mixes suspects with other messages, or a loss would say less: it
+takes suspects only when it holds nothing, and nothing more while it holds some. While suspects
+wait, it takes no other messages, so that they do not wait for ever.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def parts(
         return [SuspectPart(replace(request, lost_among=0))]
     busy = False
     if isinstance(consumer, HandlingConsumer):
-        # What a later life holds would make this one wait.
+        # Otherwise, this life would wait for messages that a later one holds.
         check_life(connection, consumer)
         most = suspects.most_held(connection, consumer.id)
         if most:
@@ -82,7 +82,7 @@ def parts(
     sizes = sorted(suspects.sizes(connection, *eligible(request)), reverse=True)
     asked = [request]
     if request.selection is not None and request.selection.fallback:
-        # Another message comes in place of those that match only if none of all parts does.
+        # A message that does not match is taken only if no part has one that matches.
         asked.insert(0, replace(request, selection=replace(request.selection, fallback=False)))
     return [
         part
@@ -95,7 +95,7 @@ def parts(
 
 
 def _trial(request: FireRequest, among: int, busy: bool) -> SuspectPart:
-    """Return the firing of suspects that were lost among so many: of half of them at most."""
+    """Return the trial of suspects that were lost among so many messages: half of them at most."""
     half = max(among // 2, 1)
     most = half if request.max_messages is None else min(request.max_messages, half)
     # What a log still has was never lost.

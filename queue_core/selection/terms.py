@@ -21,7 +21,7 @@ class Terms:
     #: The weights of the queues by their ids, in thousandths (`quotas`); empty: their shards
     #: have equal rights.
     weights: Mapping[int, int] = field(default_factory=dict)
-    #: Whether it makes room in one of the queues, or takes messages, for which a load may wait.
+    #: Whether a load may wait for it: for room in one of the queues, or until messages are fired.
     makes_room: bool = False
     #: Whether some of them are subscriptions, whose messages may still be in a log; and whether a
     #: message of the log may have expired before it is taken in.

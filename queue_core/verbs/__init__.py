@@ -24,15 +24,15 @@ What each verb does to slices:
 | quarantine   | marks the slices of unreadable segments as damaged                             |
 | repair       | loads damaged slices again in place                                            |
 | take_in      | adds slices of what the log has for a subscription, at the tail of main         |
-| detach       | none; ends or begins again what a subscription gets from a log          |
+| detach       | none; stops or resumes what a subscription gets from a log              |
 | trim         | none; removes the beginning of a log                                           |
 | snapshot     | copies those of a subscription into a hidden queue, as waiting                  |
 | seek         | removes those of a subscription; copies those of a snapshot back                |
 | deactivate   | changes none; the queue accepts no more loads and firings                      |
 | drop         | removes all slices of a deactivated queue                                      |
 
-A redrive is made of steps, which `operator.redriving` has: each moves slices of the sideline to
-main, or loads their rows in another queue.
+A redrive consists of steps (`operator.redriving`): each moves slices of the sideline to main, or
+loads their rows into another queue.
 
 To add a verb, copy `reset`: a docstring with its changes, its guard and what a crash leaves; a
 function named like the file, which decides within one transaction (`transact`); private helpers.

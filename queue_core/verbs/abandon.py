@@ -43,13 +43,13 @@ def abandon(
     Raises `NotLeading` when *guard* does.
     """
     with catalog.read() as connection:
-        # The leader may have read it long ago, with all others.
+        # The leader may have read the queue long ago, together with all others.
         queue = as_it_is(connection, queue)
         request = FireRequest(queue_ids=(queue.id,), rules=overdelivered(queue))
         if not request.rules or not anything(connection, request):
             return 0
 
-    # Other tasks and queues wait for those of a leader.
+    # Wait only briefly for a lock in a leader, whose other tasks and queues wait for this one.
     seconds = None if guard is None else dialect.TASK_LOCK_SECONDS
     rounds = Rounds(catalog, "abandon", guard, limit=limit, seconds=seconds)
 

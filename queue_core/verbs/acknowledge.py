@@ -5,12 +5,12 @@ one, left for the sweep. Guard: the consumer's epoch. Spark acknowledges late an
 and the last batch only after a restart of the query; a second call changes nothing. Crash before
 the commit: the tickets are open, and the query acknowledges them after its restart.
 
-If the query's sink writes to the same catalog, only tickets that it has recorded are deleted. The
-others were published in a state of the catalog that a restore has undone: their messages are loaded
-again. So are messages that were fired before a restore, if it cannot be known where their sink
-writes: to come twice is better than to be lost. If messages are settled one by one, those that were
-fired before a restore and that a ticket still holds are loaded again: it has undone what became of
-them.
+If the query's sink writes to the same catalog, only messages of tickets that it has recorded are
+deleted. The others were published in a state of the catalog that a restore has undone, so their
+messages are loaded again. So are messages that were fired before a restore if it is unknown where
+their sink writes: delivered twice is better than lost. If messages are settled one by one, those
+that were fired before a restore and are still held by a ticket are loaded again, because the
+restore has undone their outcomes.
 """
 
 from __future__ import annotations

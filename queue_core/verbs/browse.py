@@ -86,12 +86,12 @@ def browse_next(
     """
     Return a ticket for places that the consumer has not seen; None if there are none.
 
-    *seen*: where the last windows ended that were returned, by shard; filled and kept here. So the
-    next ticket also shows the places of one whose commit has lost its answer.
+    *seen*: where the last returned window of each shard ended; this function updates it. So if the
+    answer to a commit was lost, the next ticket shows the places of that one again.
     """
     seen = {} if seen is None else seen
     if request.terms.logged:
-        # What a transaction of a caller keeps comes in a later window.
+        # Messages that a caller's transaction keeps locked come in a later window.
         with suppress(dialect.StillLocked):
             where = (request.storage, request.queue_ids)
             take_in(catalog, *where, seconds=dialect.TASK_LOCK_SECONDS)
@@ -141,9 +141,9 @@ def browsed(
     """
     Return the plan to read the messages of a browser's tickets.
 
-    Raises `ConsumerFenced`, and `BadOption` if the tickets show other queues, or another magazine,
-    too; with *all_columns*, `SchemaMismatch` if messages can have values in columns that *queues*
-    lack.
+    Raises `ConsumerFenced`, and `BadOption` if the tickets also show other queues or another
+    magazine; with *all_columns*, `SchemaMismatch` if messages can have values in columns that
+    *queues* lack.
     """
     with catalog.read() as connection:
         consumers.check_life(connection, tickets.consumer)

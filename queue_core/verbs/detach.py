@@ -1,12 +1,12 @@
 """Detach and attach: end and begin again what a subscription gets from the log that it reads.
 
-Changes: the shard locks of the subscription read the log no longer, or from a place on, and its row
-says since when it does not. `trim` no longer waits for it. Its messages and their outcomes stay.
-Late subscriptions are detached by the task `trim`, or then dropped, as they want; a consumer's role
-may only detach. Guard: the locks of its shards, under which it takes in; whether it is late is
-found again under them. A new place is chosen while the log is held. Messages are left by age, so
-the clock is checked. Crash before the commit: it is as it was. Crash after it, and before a drop:
-the next run of the task drops it.
+Changes: the shard locks of the subscription no longer name the log, or name it again with a place,
+and its row says since when it is detached. `trim` no longer waits for it. Its messages and their
+outcomes stay. The task `trim` detaches late subscriptions, and drops those whose setting
+`when_late` says so; a consumer's role may only detach. Guard: the locks of its shards, which an
+intake needs too; under them, the task checks again whether it is late. A new place is chosen while
+the log is held. Lateness depends on the time, so the clock is checked. Crash before the commit:
+nothing was changed. Crash after it, and before a drop: the next run of the task drops it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _stop_late(connection: Connection, queue: QueueInfo) -> bool:
 
 
 def detach_within(connection: Connection, queue: QueueInfo, task: str) -> None:
-    """Stop a subscription, within a transaction; *task* is what does it in the reports."""
+    """Stop a subscription, within a transaction; the reports say that *task* did it."""
     moves = Moves()
     for key, shard in shard_locks.lock(connection, [queue.id]).items():
         if shard.behind:

@@ -50,13 +50,13 @@ def drop(
             return 0
         moves = Moves()
         if left := amounts.messages(connection, *in_queue(queue.id)):
-            # The store's report: those of the queue go with it.
+            # In a report of the store: the reports of the queue are removed with it.
             moves.count(None, left, queue.name, None)
         moves.record(connection, schedule.STORE, task)
         for queue_id in (*queue_changes.snapshots(connection, queue.id), queue.id):
             remove(connection, queue_id)
         jobs.fail_into(connection, queue)
-        # That of a handler without a name of the user's.
+        # The breaker of a handler whose breaker has no name of its own.
         breakers.forget(connection, name_for([queue.name]))
         acts.note(connection, len(moves) or None)
         return len(moves)
@@ -70,7 +70,7 @@ def remove(connection: Connection, queue_id: int) -> None:
     named = {*segments.of_slices(connection, queue_id)}
     table_rows.remove(connection, table_rows.MESSAGES, queue_id)
     while segments.of_slices(connection, queue_id):
-        # A settlement that had locked some has made new ones, of the same segments.
+        # A settlement that held some of them has left new slices, of the same segments.
         table_rows.remove(connection, table_rows.MESSAGES, queue_id)
     logs.forget(connection, queue_id)
     segments.release(connection, named.union(segments.of_queue(connection, queue_id)))

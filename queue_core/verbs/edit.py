@@ -49,7 +49,7 @@ from queue_core.values.rows import Rows
 from queue_core.values.schema import conform
 from queue_core.verbs.capacity.bounds import limit_to_capacity, within_byte_limit
 
-#: How often a message is read that others move meanwhile.
+#: How often a message is read while others keep moving it.
 _TRIES = 4
 
 
@@ -136,7 +136,7 @@ def _conformed(queue: QueueInfo, values: Mapping[str, Any]) -> dict[str, pa.Arra
     if not values:
         raise BadOption("edit: give at least one column and its new value")
     for name in values:
-        # Metadata columns, such as `_attempt`, are not of the message.
+        # Metadata columns, such as `_attempt`, cannot be edited.
         if name not in queue.schema.names:
             names = queue.schema.names
             hint = nearest(name, names) or f"; its columns are {', '.join(names)}"
@@ -161,7 +161,7 @@ def _check_key(queue: QueueInfo, messages: pa.Table, new: Mapping[str, pa.Array]
 
 
 def _check_time(queue: QueueInfo, messages: pa.Table, now: int) -> None:
-    """Refuse a message whose own time is over, also as it is then: main would lose it at once."""
+    """Refuse an edited message that its own expiry column would remove from main at once."""
     rule = Selection.parse([queue], eligibility=of_moving)
     condition = None if rule is None else rule.rules[queue.id].condition
     if condition is not None:

@@ -53,7 +53,7 @@ from queue_core.verbs.take_in import take_in
 
 #: The most messages that one transaction removes.
 BATCH = 100_000
-#: How many slices of a large queue one look for old messages takes.
+#: How many slices of a large queue one search for old messages examines.
 PART = 1 << 14
 
 
@@ -62,19 +62,19 @@ def expire(catalog: Catalog, storage_uri: str, queue: QueueInfo, *, in_parts: bo
     Remove the expired messages of a queue; return how many.
 
     With *in_parts*, as in the task, a call looks at a random part of a large queue for a message
-    that is too old. If it finds one, it removes all that are too old; those that others keep
-    locked, the next call removes.
+    that is too old. If it finds one, it removes all that are too old. Those that others keep
+    locked are left to the next call.
 
     Raises `DamagedSegment`, and `CatalogUnavailable` if the clock may have jumped.
     """
     clock.check(catalog)
     task_log.prepare()
-    # Other tasks and queues wait meanwhile.
+    # A task waits only briefly for a lock: other tasks and queues wait for it.
     seconds = dialect.TASK_LOCK_SECONDS if in_parts else None
     rounds = Rounds(catalog, "expire", seconds=seconds)
     while True:
         with catalog.read() as connection:
-            # A process of many tasks may have read it hours ago.
+            # A process that runs many tasks may have read the queue hours ago.
             queue = as_it_is(connection, queue)
         with suppress(SettingsChanged):
             with suppress(dialect.StillLocked):
@@ -92,7 +92,7 @@ def _take_in_old(
     expiry = expiry_in(queue, Magazine.MAIN)
     if not queue.log_of or (expiry is None and not of_expiry(queue)):
         return
-    # The own times of messages are not known before.
+    # Expiry times in a column of the messages are unknown until the messages are taken in.
     before = None if of_expiry(queue) or expiry is None else catalog.now() - int(expiry * 1e6)
     take_in(catalog, storage_uri, [queue.id], before=before, seconds=seconds)
 
@@ -178,7 +178,7 @@ def _expire_by_age(
 
 def _any_in_part(connection: Connection, request: FireRequest, queue: QueueInfo) -> bool:
     """Return whether a message is too old at the beginning of a shard, or in a part."""
-    # Messages wait in the order of their loads, but for those that came back.
+    # Messages wait in the order of their loads, except for those that came back.
     shards = [(queue.id, int(request.magazine), shard) for shard in range(queue.shards)]
     oldest = first_loaded(connection, shards).get(queue.id)
     expiry = int((expiry_in(queue, request.magazine) or 0) * 1e6)
@@ -274,7 +274,7 @@ def read_ages(
         }
     ages = {}
     for segment, plan in plans.items():
-        # A task's rows are read in their own order, not in the order of its parts.
+        # A scan task yields its rows in ascending order, whatever the order of its parts.
         numbers = np.concatenate(
             [
                 np.sort(np.concatenate([part.rows.numbers() for part in task.parts]))

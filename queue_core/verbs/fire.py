@@ -3,8 +3,8 @@
 Changes: the taken slices belong to the ticket. A slice that a limit cuts is split. Limits of the
 queue lose tokens (`limited`). Guard: the consumer's epoch is checked, and only one firing at a time
 takes from a shard; otherwise, a later message could be fired before an earlier one. A firing skips
-shards from which others fire, and waits only if there are no other shards: for short transactions,
-and not for one of a caller that lasts. Then it finds nothing there for now, and says so.
+shards from which others fire, and waits only if there are no other shards, and only for short
+transactions: if one of a caller lasts longer, it returns without messages, and says why.
 Only the catalog records which consumer holds a message. Crash before the commit: nothing was fired.
 Crash after it: the ticket holds its messages. The consumer finds the ticket when it comes back. If
 it does not come back, unseen messages are put back (`recover`) and others are swept (`sweep`).
@@ -42,7 +42,7 @@ from queue_core.verbs.take_in import take_in_for
 #: Seconds to wait for a lock of another transaction: those of ignis take milliseconds, but one of a
 #: caller lasts as long as the caller likes.
 WAIT_SECONDS = 0.5
-#: The same after a vain wait, for `STUCK_SECONDS`: other work must not wait for each attempt.
+#: The wait for `STUCK_SECONDS` after one in vain: other work must not wait for each attempt.
 BRIEF_SECONDS, STUCK_SECONDS = 0.01, 2.0
 
 #: Where firings have waited in vain lately.
@@ -65,9 +65,9 @@ def fire(
     *known* is the queue of the request; raises `QueueChanged` if it has changed since it was read.
 
     *waiter* is the number with which the firing waits in line (`waiters.LAST` before it has one);
-    there is then also no ticket while others must go before it (`line`). Without *waits*, there is
-    none either if others are firing from all shards. If another transaction keeps the messages for
-    too long, there is none, and `Fired.locked` says when to fire again. With *seen* False, the
+    it gets no ticket while others must go before it (`line`). Without *waits*, it gets none either
+    while others are firing from all shards. If another transaction keeps the messages locked for
+    too long, it gets none, and `Fired.locked` says when to fire again. With *seen* False, the
     messages can be recovered until their tickets are planned; otherwise, the firing plans how to
     read them. Paused queues, queues in which others go first (`interests`), and queues whose limits
     allow no message, are left out. Suspects are fired apart from others (`suspects`). Raises
@@ -78,10 +78,10 @@ def fire(
     try:
         take_in_for(catalog, request, _seconds(catalog, request))
     except dialect.StillLocked:
-        # There may be other messages.
+        # There may be messages that no intake must bring.
         _stuck.note(catalog.engine, request.where)
         locked = Refusal.by_lock()
-    # Whatever it sees, the transaction that fires looks again.
+    # Only a first look: the transaction that fires looks again.
     with catalog.read(apart=True) as connection:
         open_to, ahead, detached = interests.open_to(
             connection,
@@ -115,13 +115,13 @@ def fire(
             fired = replace(fired, refused=refused)
         catalog.timings.flush(catalog.write)
     except (Exception, KeyboardInterrupt) as error:
-        # A signal may have interrupted it after the commit, and nobody gets the messages.
+        # If a signal interrupted it after the commit, nobody gets the messages.
         if seen and getattr(error, "outcome_unknown", True):
             catalog.unread += firing.made[-1:]
         raise
     if locked is not None and fired.ticket is None:
         fired = replace(fired, locked=locked)
-    # Beside suspects, this was one part of what waits.
+    # With suspects, this part was not all that waits.
     return replace(fired, more=True) if found.suspects else fired
 
 
@@ -142,14 +142,14 @@ class _Firing:
     made: list[Ticket] = field(default_factory=list)
 
     def stalled(self, part: SuspectPart) -> Fired:
-        """Say whether there is a message for a part that must wait."""
+        """Return `Fired.stalled` if there is a message for a part that must wait."""
         candidates = _candidates(self.catalog, part.request)
         if candidates is None or len(candidates.ids):
             return Fired(stalled=True, suspects=part.is_trial)
         return Fired(refused=candidates.refused)
 
     def fire(self, part: SuspectPart) -> Fired:
-        """Fire a part of the messages; it may have none, or others have taken them."""
+        """Fire a part of the messages; without a ticket if it has none, or others took them."""
         request = part.request
         # Not `transact`: a firing may try two transactions, and only the one that fires passes the
         # crash points.
@@ -190,7 +190,7 @@ class _Firing:
             except dialect.StillLocked:
                 _stuck.note(self.catalog.engine, request.where)
                 locked = Refusal.by_lock()
-                # Of the shards that it needed, one was not free. Others may be by now.
+                # One of the shards that it needed was not free. Others may be free by now.
                 locks = ["skip"] if lock == "some" else []
         return fired if locked is None else replace(fired, locked=locked)
 
@@ -204,8 +204,7 @@ class _Firing:
     ) -> Fired:
         """Take messages for a consumer that was not started again; raises `ConsumerFenced`."""
         after = request.after
-        # Where nobody else writes meanwhile, the new ticket checks the consumer's epoch soon
-        # enough.
+        # With one writer at a time, it is early enough that `new_ticket` checks the epoch.
         early = after > 0 or dialect.of(connection).writes_in_parallel
         locked = None
         if early:
@@ -239,7 +238,7 @@ class _Firing:
                     return Fired(refused=refused)
                 request = within
                 candidates = None if candidates is None else allotment.admitted(candidates)
-            # A further attempt looks again.
+            # Only the first attempt uses the backlog that was seen before.
             backlog = self.backlog if lock == "skip" else None
             chosen = acquire(connection, request, lock, candidates, backlog)
         taken = allotment.fitting(chosen.taken, candidates) if allotment else chosen.taken
@@ -278,7 +277,7 @@ class _Firing:
         self.made.append(ticket)
         more = chosen.waited is None or chosen.waited > messages
         if candidates is not None and candidates.complete:
-            # In a queue with groups, others wait for these.
+            # In a queue with groups, further messages wait until these are settled.
             more = messages < len(candidates.ids)
         times = [(p.queue_id, fired_at - p.came_at, len(rows)) for p, rows in taken]
         return Fired(
@@ -298,7 +297,7 @@ def _seconds(catalog: Catalog, request: FireRequest) -> float:
 
 def _locks(request: FireRequest) -> Sequence[Lock]:
     """
-    Return which shards to lock, and in further attempts.
+    Return how to lock shards, in the first attempt and in further ones.
 
     Others may be firing from every shard, and may leave messages. The firing waits for them in a
     new transaction, which holds no shard locks yet; otherwise, it would take locks out of order.

@@ -59,11 +59,11 @@ class Act(StrEnum):
     RELOAD = "reload"
 
 
-#: The magazine from which an act takes messages; the others take them from both.
+#: The magazine from which an act takes messages; other acts take them from both.
 _FROM = {Act.SIDELINE: Magazine.MAIN, Act.REQUEUE: Magazine.SIDELINE}
 #: Where the acts move messages that wait.
 _MOVES = {Act.DELETE: DELETED, Act.SIDELINE: SIDELINED, Act.REQUEUE: REQUEUED}
-#: How often messages are looked for that a compaction has put into other slices meanwhile.
+#: How often to look for messages that a compaction puts into other slices meanwhile.
 PASSES = 3
 
 
@@ -100,9 +100,9 @@ def intervene(catalog: Catalog, queue: QueueInfo, intervention: Intervention) ->
     """
     Carry out an intervention; return how many messages it has changed.
 
-    It concerns the messages that are found at the beginning, each of them once: others that come
-    into the right state meanwhile stay. If it ends early, those of the other rounds are as they
-    were. Raises `BadOption` if the consumer to reload from is unknown, or deletes what it commits.
+    It changes only messages that it finds at the beginning, each of them once: messages that become
+    eligible later are not affected. If it ends early, the messages of later rounds are unchanged.
+    Raises `BadOption` if the consumer to reload from is unknown, or deletes what it commits.
     """
     task_log.prepare()
     if intervention.is_by_age:
@@ -113,7 +113,7 @@ def intervene(catalog: Catalog, queue: QueueInfo, intervention: Intervention) ->
             found = find(connection, queue, intervention)
             parts = in_parts(connection, found)
         expected = rounds.done + messages_in(found)
-        # Thousands of objects, which each garbage collection within a round would look through.
+        # Otherwise, each garbage collection within a round would look through thousands of objects.
         del found
         before, left = rounds.done, []
         for part in parts:
@@ -236,17 +236,17 @@ def _not_anew(intervention: Intervention, held: Sequence[Slice]) -> Sequence[Sli
 
 
 def _holder(connection: Connection, queue: QueueInfo, intervention: Intervention) -> Rules:
-    """Return the conditions of slices whose holder the intervention may take them from."""
+    """Return the conditions of slices that the intervention may take from their holders."""
     if intervention.consumer is not None:
         _check_query(connection, queue, intervention.consumer)
         return abandoned.held_by_few(holders.id_of(connection, intervention.consumer))
-    # The firing is a sign of life too, also of a consumer without heartbeats.
+    # A firing is a sign of life too, even of a consumer without heartbeats.
     age = intervention.dead_after
     return (*abandoned.fired_before(age), *abandoned.unattended(age))
 
 
 def _check_query(connection: Connection, queue: QueueInfo, name: str) -> None:
-    """Refuse a query that deletes its messages when it commits: they would be copied twice."""
+    """Refuse a query that deletes messages when it commits: its sink may have them already."""
     if ack_of(connection, name) == DELETES_ON_COMMIT:
         raise BadOption(
             f"consumer={name!r} is a query whose source has ack=onCommit, and its batch may have "

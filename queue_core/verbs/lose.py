@@ -4,11 +4,11 @@ A message whose handler kills its process would be fired for ever. All messages 
 dead consumer become suspects: they count how often they were lost, and among how many. Suspects are
 fired apart, in ever smaller batches (`selection.suspects`). Changes: if the consumer starts again,
 its slices are loaded again at their old places; if it stays dead, they stay fired until the sweep.
-A loss is no delivery. A message that was lost alone for a second time in a row moves to the
-sideline for good, with the kind ``killed``. Guard: the consumer's row; all that it holds is counted
-at once, and then belongs to an earlier life. A query whose sink settles counts the tickets that it
-plans again, and keeps half of their messages (`abandon`). Crash before the commit: nothing was
-counted.
+A loss does not count as a delivery. A message that was lost alone for a second time in a row moves
+to the sideline for good, with the kind ``killed``. Guard: the consumer's row; all that it holds is
+counted at once, and then belongs to an earlier life. A query whose sink settles counts the tickets
+that it plans again, and keeps half of their messages (`abandon`). Crash before the commit: nothing
+was counted.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def lose(catalog: Catalog, consumer_id: int, dead_after: float, guard: Guard | N
         acknowledged, last_ticket = dead
         held = _in_hand(connection, consumer_id, acknowledged)
         guilty = count_losses(connection, held, [(piece, piece.rows) for piece in held])
-        # They are counted once, and are those of an earlier life from now on.
+        # From now on they belong to an earlier life, so that they are counted only once.
         consumers.finish_tickets(connection, consumer_id, last_ticket)
         acts.note(connection, guilty)
         clock.confirm(connection)
@@ -76,7 +76,7 @@ def start_again(catalog: Catalog, name: str, *, browses: bool = False) -> Handli
         life = consumers.enlist(connection, name, beats=True, anew=not browses)
         if counted is not None and not browses:
             count_losses(connection, _in_hand(connection, life.id, counted))
-            # A sweep has counted these, and has not moved them yet.
+            # The rest was counted by a sweep that has not moved it yet.
             changes = Changes()
             for piece in _in_hand(connection, life.id, -1):
                 changes.reload(piece, piece.rows)

@@ -1,7 +1,7 @@
 """Peek: show the messages that a firing would take.
 
-It changes nothing, so it needs neither `transact` nor crash points. Before it looks for some
-messages of a subscription, these are taken in (`take_in`).
+It changes nothing, so it needs neither `transact` nor crash points. If it must choose among the
+messages of a subscription, they are taken in first (`take_in`).
 """
 
 from __future__ import annotations

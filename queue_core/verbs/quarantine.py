@@ -37,7 +37,7 @@ def quarantine(catalog: Catalog, storage: Storage) -> int:
     """
     Mark the messages of reported segments as damaged; return how many.
 
-    If a transaction of a caller keeps some, or a subscription to a log of theirs, the reports stay.
+    The reports stay if a caller's transaction locks some of them, or a subscription to their log.
     """
     reports = storage.damage_reports()
     if not reports:
@@ -51,16 +51,16 @@ def quarantine(catalog: Catalog, storage: Storage) -> int:
     work, seconds = partial(set_apart, names=list(reports)), dialect.TASK_LOCK_SECONDS
     try:
         for reader in readers:
-            # Otherwise, each later intake would take a part of the segments again.
+            # Otherwise, a later intake would bring further messages of these segments.
             try:
                 take_in(catalog, storage.uri, [reader], unread=damaged, seconds=seconds)
             except dialect.StillLocked:
-                # A transaction of a caller has fired from it. The next call finds the reports.
+                # A caller's transaction has fired from it. The reports stay for the next call.
                 reports = {}
         try:
             quarantined = transact(catalog, "quarantine", work, seconds=seconds)
         except dialect.StillLocked:
-            # It has fired some of them: the others are set apart now.
+            # A caller's transaction has fired some of them: set the others apart now.
             reports, free = {}, partial(work, lock="skip")
             quarantined = transact(catalog, "quarantine", free, seconds=seconds)
     except dialect.StillLocked:
@@ -118,9 +118,9 @@ class quarantining(AbstractContextManager[object]):
 
 def past_damage(work: Callable[[], Result]) -> Result:
     """
-    Do work that quarantines what it finds damaged, again and again until it finds nothing more.
+    Repeat work that quarantines what it finds damaged, until it finds no damage.
 
-    Raises `DamagedSegment` if it finds the same damage twice, of which no report can be written.
+    Raises `DamagedSegment` if it finds the same damage twice, because no report can be written.
     """
     found: set[str] = set()
     while True:

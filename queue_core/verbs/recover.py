@@ -10,9 +10,9 @@ A query that settles its messages one by one, and that nobody will start again, 
 it holds, seen or not. Guard: a new life of its consumer, in which nobody fires or plans.
 
 A firing in Python that cannot read its messages, because the storage is unavailable, recovers its
-own ticket. Then the counters do not show the firing either. If that fails, or a firing fails while
-it commits or is planned, the next one of the process does so: it asks for the time of the ticket,
-as its number may be that of another one. Guard: the locks of the shards.
+own ticket, and the counters then do not show the firing. If that fails, or if a firing fails while
+it commits or is planned, the next firing of the process does so. It finds the ticket by its time
+too, because its number may be that of another one. Guard: the locks of the shards.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from queue_core.catalog.transact import Rounds, transact
 from queue_core.errors import CatalogUnavailable
 from queue_core.values.model import Magazine, Ticket
 
-#: The ticket with which a transaction reaches this number of messages is its last one.
+#: A transaction ends with the ticket that reaches this number of messages.
 ROUND_MESSAGES = 10_000
 #: The most tickets of a transaction.
 ROUND_TICKETS = 100
@@ -80,9 +80,9 @@ def _recover_some(connection: Connection, dead_after: float, some: Mapping[int, 
 
 def give_back(catalog: Catalog, name: str) -> int:
     """
-    Load all messages again that a consumer holds whose query settles, and end its life.
+    Load again all messages of a consumer whose query settles them one by one, and end its life.
 
-    They do not count as lost: the query was not started again for them. Return how many.
+    They do not count as lost, because the query was not started again. Return how many.
     """
 
     def work(connection: Connection) -> int:
@@ -93,7 +93,7 @@ def give_back(catalog: Catalog, name: str) -> int:
 
 
 def recover_unread(catalog: Catalog) -> None:
-    """Load the messages of firings again whose callers have got none; see `Catalog.unread`."""
+    """Load again the messages of firings whose callers did not get them; see `Catalog.unread`."""
     while True:
         try:
             ticket = catalog.unread.pop()
@@ -108,7 +108,7 @@ def recover_unread(catalog: Catalog) -> None:
 
 
 def recover_ticket(catalog: Catalog, ticket: Ticket) -> int:
-    """Load the messages of a ticket again that its own process could not read; return how many."""
+    """Load again the messages of a ticket that its own process could not read; return how many."""
     held = of_firing(ticket)
 
     def work(connection: Connection) -> int:
@@ -126,7 +126,7 @@ def _put_back(connection: Connection, held: Rules, *, was_seen: bool) -> int:
     """
     Load slices of tickets again at their old places, without counting a delivery.
 
-    *was_seen*: others may have seen the firing, so that the counters show it, and its end. Return
+    *was_seen*: others may have seen the firing, so the counters must show it and its end. Return
     how many messages came back.
     """
     changes, recovered = Changes(), 0
@@ -134,12 +134,12 @@ def _put_back(connection: Connection, held: Rules, *, was_seen: bool) -> int:
         if piece.damaged:
             changes.leave_ticket(piece, piece.rows)
             continue
-        # Those that were lost with an earlier life have none.
+        # Messages that were lost with an earlier life have no delivery.
         before = max(piece.deliveries - 1, 0)
         if was_seen:
             changes.reload(piece, piece.rows, deliveries=before)
         else:
-            # The time of the firing before this one is lost; without one, there was none.
+            # The time of an earlier firing is not known any more. Without one, there is no time.
             never = {} if before else {"fired_at": None}
             changes.release(piece, piece.rows, deliveries=before, **never)
             changes.unfire(piece, piece.rows)

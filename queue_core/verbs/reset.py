@@ -2,7 +2,7 @@
 
 Changes: slices that keepers hold are loaded again at their old places, or all slices of a consumer
 that leaves. Guard: the slices are locked; only slices of this process's keeper and of dead keepers
-are reset, or those of a named keeper, which may live. A consumer that leaves is in its present
+are reset, or those of a named keeper, alive or not. A consumer that leaves is in its present
 epoch. Crash before the commit: the messages are still kept. Crash after it: they wait.
 """
 
@@ -36,7 +36,7 @@ def reset(
         kept = abandoned.of_keeper(_keeper(catalog, consumer))
     else:
         kept = abandoned.of_keepers(DEAD_AFTER_SECONDS, also=keeper)
-    # Those who live look dead after a jump of the clock.
+    # After a jump of the clock, living keepers look dead.
     guard = clock.confirm if consumer is None else None
     return _reset(catalog, queue, (*in_magazines([*Magazine]), *kept), guard)
 

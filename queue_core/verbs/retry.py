@@ -47,8 +47,8 @@ def retry(
     """
     Move the due messages of a queue to main, at most *limit*, in rounds; return how many.
 
-    Also return whether it stopped before all of them were moved: others had locked them, or the
-    limit. Raises `DamagedSegment` if messages may have expired, and one of them cannot be read.
+    Also return whether it stopped before all were moved, because of locks, the limit, or the clock.
+    Raises `DamagedSegment` if messages may have expired, and one of them cannot be read.
     """
     selection = Selection.parse([queue], eligibility=of_expiry)
     rounds = Rounds(catalog, "retry", limit=limit, seconds=dialect.TASK_LOCK_SECONDS)
@@ -106,8 +106,8 @@ def _move_due(
     """
     Move those of some slices that are still due, at most *most* messages.
 
-    Messages that may not return to main become dead. Return how many were moved, and from which
-    shards all that others had not locked; others stay since the clock is in doubt.
+    Messages that may not return to main become dead. Return how many were moved, and the shards
+    that are worth another look: all that was free there was moved, none waits for the clock.
     """
     own = shard_locks.lock_free(connection, [queue.id], Magazine.SIDELINE, shards)
     now = dialect.read_clock(connection)
@@ -115,7 +115,7 @@ def _move_due(
     found = fetch(connection, *there, *in_shards([key[2] for key in own]), lock="skip")
     due = [piece for piece in found if piece.due_at is not None and piece.due_at <= now]
     expiry = expiry_in(queue, Magazine.MAIN)
-    # What seems to have expired by a clock that has jumped waits, and is not dead for good.
+    # After a jump of the clock, messages that seem to have expired wait, and do not become dead.
     may_expire = expiry is not None or len(expired) > 0
     doubts = may_expire and clock.look(connection) is not None
     free = {piece.shard for piece in due}
@@ -126,7 +126,7 @@ def _move_due(
     loaded_at: dict[int, int] = {}
     for piece in due:
         known = None
-        # Others may have held some meanwhile. If they have expired, main removes them.
+        # Messages that others held during the search may have expired too: main removes them.
         rows = piece.rows - expired.rows(piece.segment_id)
         before = None if expiry is None else now - int(expiry * 1e6)
         too_often = times is not None and piece.deliveries >= times
@@ -144,7 +144,7 @@ def _move_due(
             most = None if most is None else most - len(rows)
             taken.append((piece, rows))
             if known is not None and not rows - known.rows:
-                # By the oldest message of its slice, it would seem to have expired in main.
+                # Or they would seem to have expired in main, by the oldest message of the slice.
                 loaded_at[piece.id] = known.oldest(rows)
     moved = carry_out(connection, queue, SHOVELLED, taken, changes=changes, loaded_at=loaded_at)
     return moved, free

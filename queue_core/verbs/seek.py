@@ -3,7 +3,7 @@
 Changes: all of its slices go, in main and in the sideline, with its failures, and its cursors move.
 Slices of the snapshot are copied. A detached subscription is attached again. All is one
 transaction: for 100,000 slices, it takes a few seconds. Guard: the queue's row, so that nobody
-resumes it; the locks of its shards and slices, and the rows of the log. Messages in flight are
+resumes it; the locks of its shards and slices; and the rows of the log. Messages in flight are
 removed only by force: as after a sweep, no later settlement finds them. Crash before the commit:
 the subscription is where it was.
 """
@@ -42,14 +42,14 @@ def seek(
     Returns what it has then, and how many messages are removed. Raises `BadOption`.
     """
     if not queue.log_of:
-        raise BadOption(f"queue {queue.name!r} is no subscription, so that it cannot seek")
+        raise BadOption(f"queue {queue.name!r} is not a subscription, so it cannot seek")
 
     def work(connection: Connection) -> Extent:
         back = snapshots.find(connection, queue, to)
         held = copying.hold(connection, [queue.id, *([back.id] if back else [])])
-        # Its time may have been over.
+        # The snapshot's time may have ended during the wait for locks.
         back = snapshots.find(connection, queue, to)
-        # The root first, as those that change its columns.
+        # Lock the root first, as a change of its columns does.
         root = queue_changes.held_root(connection, queue, log=back is None)
         catalog_queues.hold(connection, queue, alone=True)
         info = catalog_queues.present(connection, queue)

@@ -84,7 +84,7 @@ def settle_or_lose(
     retry: Retry | None = None,
 ) -> Numbers | None:
     """
-    Do the same; return the ids of the messages that *holder* held no longer.
+    Do the same as `settle`; return the ids of the messages that *holder* no longer held.
 
     Returns None if the *batch* was settled before.
     """
@@ -96,7 +96,7 @@ def settle_or_lose(
 
     lost = transact(catalog, "settle", work)
     FAILURES.note(listed([queue.name for queue in queues]), settlement, catalog.url)
-    # By now, the messages may be the last ones for long.
+    # Now, because there may be no further firing or settlement for a long time.
     catalog.timings.flush(catalog.write)
     return lost
 
@@ -109,7 +109,7 @@ def settle_within(
     batch: Batch | None,
     retry: Retry | None,
 ) -> Numbers:
-    """Settle in a transaction of the caller, which has recorded the *batch*; return as before."""
+    """Do the same as `settle_or_lose` in a transaction that has recorded the *batch*."""
     check_roots(queues)
     ids = _all_of(settlement)
     found = segment_lookup.find(connection, queues, ids)
@@ -218,7 +218,7 @@ def _warn_of_others(
     fired: Sequence[Slice],
     ids: IdSet,
 ) -> None:
-    """Say which other consumers hold messages that were therefore not settled."""
+    """Warn of messages that were not settled because other consumers hold them."""
     left = holders.of_others(connection, fired, ids)
     if left:
         _log.warning(

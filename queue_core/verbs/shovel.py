@@ -83,7 +83,7 @@ class Shovelful:
 
     @property
     def per_second(self) -> int | None:
-        """The most messages of one round, which has those of one second; None: no limit."""
+        """The most messages of one round: those of one second at the rate; None: no limit."""
         return None if self.rate is None else max(int(self.rate), 1)
 
     def request(self, queue: QueueInfo) -> FireRequest:
@@ -126,7 +126,7 @@ def shovel(catalog: Catalog, queue: QueueInfo, shovelful: Shovelful) -> int:
     whole = not chosen and (limit is None or waiting.messages <= limit)
 
     def move(request: FireRequest) -> int:
-        # As a task, which other tasks and queues wait for.
+        # A task waits only briefly for a lock: other tasks and queues wait for it.
         seconds = None if shovelful.early else dialect.TASK_LOCK_SECONDS
         rounds = Rounds(
             catalog, "shovel", limit=limit, rate=rate, late=are_brief(), seconds=seconds
@@ -156,7 +156,7 @@ def shovel(catalog: Catalog, queue: QueueInfo, shovelful: Shovelful) -> int:
         replace(request, shards=tuple(range(n, queue.shards, threads))) for n in range(threads)
     ]
     with ThreadPoolExecutor(threads, "ignis-shovel") as pool:
-        # Each thread tells its progress.
+        # The context has the listener of the progress.
         moves = [pool.submit(copy_context().run, move, part) for part in parts]
         return sum(each.result() for each in moves)
 
@@ -182,9 +182,9 @@ def workers(catalog: Catalog, queue: QueueInfo, shovelful: Shovelful) -> int:
 
 def _move_whole(rounds: Rounds, queue: QueueInfo, request: FireRequest, most: int) -> bool:
     """
-    Move all messages, at most *most* slices in a round, which nothing chooses among.
+    Move all messages as whole slices, at most *most* slices in a round.
 
-    Return whether these are all: some may have been put back meanwhile, which are more than the
+    Return whether all were moved: with messages that came back meanwhile, they may be more than the
     limit allows.
     """
     limit = inf if rounds.left is None else rounds.left

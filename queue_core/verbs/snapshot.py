@@ -1,7 +1,7 @@
 """Snapshot: keep the state of a subscription, to go back to it.
 
-Changes: a hidden queue, with copies of the subscription's slices, and its cursors. What was in
-flight waits in it. So the log, and the segments, are kept for it. `trim` removes it at its end, and
+Changes: a hidden queue, with copies of the subscription's slices, and its cursors. Messages in
+flight wait in the copy. The log and the segments are kept for it. `trim` removes it at its end, and
 `drop` with its subscription. Guard: the locks of the subscription's shards and slices. Crash before
 the commit: there is no snapshot.
 """
@@ -36,7 +36,7 @@ def snapshot(
     if keep > LONGEST:
         raise BadOption(f"keep={keep} seconds: keep a snapshot for at most 100 years")
     if not queue.log_of:
-        raise BadOption(f"queue {queue.name!r} is no subscription, so that it has no snapshots")
+        raise BadOption(f"queue {queue.name!r} is not a subscription, so it has no snapshots")
 
     def work(connection: Connection) -> Extent:
         held = copying.hold(connection, [queue.id])

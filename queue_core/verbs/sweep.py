@@ -38,8 +38,8 @@ from queue_core.verbs.lose import lose
 
 #: The most slices that one transaction of a sweep moves.
 BATCH_SLICES = 1000
-#: The slice with which a transaction reaches this number of messages is its last one. The reasons
-#: for their failures are one row of the catalog, and in memory meanwhile.
+#: A transaction ends with the slice that reaches this number of messages: the reasons for their
+#: failures are one row of the catalog, and are held in memory.
 BATCH_MESSAGES = 100_000
 
 
@@ -82,8 +82,8 @@ def sweep(
         queue = as_it_is(connection, queue)
         stuck = _stuck(queue, older_than, dead_after, consumer)
         dead = abandoned.dead_holders(connection, queue.id, dead_after, stuck[Magazine.MAIN])
-    # First, because each batch would see fewer messages that were lost together. Of each consumer,
-    # one at most is sidelined for it.
+    # Losses are counted first: after a batch, fewer messages would seem lost together. At most one
+    # message of each consumer is sidelined for it.
     lost = sum(lose(catalog, consumer_id, dead_after, guard) for consumer_id in dead[:limit])
     left = None if limit is None else limit - lost
     rounds = Rounds(catalog, "sweep", guard, limit=left, late=are_brief())
@@ -138,7 +138,7 @@ def _stuck(
     else:
         holder = abandoned.of_dead(consumer, dead_after)
     return {
-        # Without an age, even messages that were fired by a clock which was ahead.
+        # Without an age, even messages whose time of firing is in the future.
         magazine: (*IN_FLIGHT, *(abandoned.fired_before(age) if age > 0 else ()), *holder)
         for magazine, age in ((Magazine.MAIN, main), (Magazine.SIDELINE, sideline))
     }

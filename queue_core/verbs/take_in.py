@@ -1,13 +1,13 @@
 """Take in: make slices of what subscriptions have not taken from the logs that they read.
 
-A firing of any message takes what it needs itself. One that chooses or orders messages, or ends at
-a moment, needs all of them as slices before it looks. A subscription with a selector takes in its
-messages before each firing, as many as that needs, and passes by the others.
+A firing that may take any message takes in what it needs itself. One that chooses or orders
+messages, or ends at a moment, needs all of them as slices before it looks. A subscription with a
+selector takes in as many messages as a firing needs before it, and passes by the others.
 
 Changes: waiting slices at the tails of the subscriptions, and their cursors. Guard: the locks of
 their shards, which firings and `trim` need too. Which messages match is decided outside of the
-transaction. It counts for the rows of the log that the transaction finds where they were, if the
-selector is still the same; the others are looked at again. Crash before the commit: the messages
+transaction. The decision holds for rows of the log that the transaction finds unchanged, if the
+selector is still the same; other rows are decided again. Crash before the commit: the messages
 are still in the log. Crash after it: they wait in the subscriptions.
 """
 
@@ -42,14 +42,14 @@ def take_in_for(catalog: Catalog, request: FireRequest, seconds: float | None = 
     """
     Take in what a firing needs as slices. Raises `DamagedSegment`.
 
-    *seconds*: the most for a wait for a lock; then raises `StillLocked`.
+    *seconds*: the longest wait for a lock; then raises `StillLocked`.
     """
     if request.must_take_in:
         of = (catalog, request.storage, request.queue_ids, request)
         try:
             take_in(*of, seconds=seconds)
         except dialect.StillLocked:
-            # As the firing, which passes over the shards that others keep.
+            # At least from free shards: the firing also passes over those that others keep.
             take_in(*of, seconds=seconds, free=True)
             raise
 
@@ -67,12 +67,12 @@ def take_in(
     """
     Take in all messages that wait in logs for some queues, in rounds; return how many.
 
-    *storage*: its URI, to evaluate selectors. With a *request* that takes any messages, those with
-    a selector take in no more than that needs. *unread*: segments that cannot be read, all of whose
-    messages are taken in. *before*: only messages that were loaded before a time. Raises
-    `DamagedSegment` for others, and `StillLocked` as `take_in_for` does. *free*: from free shards.
+    *storage*: its URI, to evaluate selectors. With a *request* that takes any messages, queues with
+    a selector take in no more than it needs. *unread*: segments that cannot be read; all of their
+    messages are taken in. *before*: only messages that were loaded before this time. *free*: only
+    from free shards. Raises `DamagedSegment` for other segments, and as `take_in_for` does.
     """
-    # They change their place, and not their fate.
+    # No act counts these messages: they change only their place.
     rounds = Rounds(catalog, "take_in", noted=False, seconds=seconds)
     while True:
         with catalog.read() as connection:
@@ -80,7 +80,7 @@ def take_in(
                 return rounds.done
             found = queues.by_ids(connection, queue_ids)
         plain = {queue.id: queue for queue in found if queue.settings.selector is None}
-        # One of them may get a selector meanwhile.
+        # If the settings of one change meanwhile, begin again: it may have a selector now.
         with suppress(queues.SettingsChanged):
             if plain:
                 rounds.repeat(partial(_take_in, some=plain, before=before, free=free))
@@ -89,7 +89,7 @@ def take_in(
         if queue.id not in plain:
             of_queue = request and replace(request, queue_ids=(queue.id,))
             while decided := decide(catalog, storage, queue.id, of_queue, unread, before):
-                # It is decided again by the new selector.
+                # After a change of the selector, decide again.
                 with suppress(queues.SettingsChanged):
                     if not rounds.step(partial(_enter, decided=decided, free=free)) and free:
                         break
@@ -189,7 +189,7 @@ def _enter(connection: Connection, decided: _Decided, *, free: bool) -> int:
     backlog = (shard_locks.lock_free if free else shard_locks.lock)(connection, [decided.queue.id])
     queues.hold_settings(connection, decided.queue)
     changes, taken = Changes([]), 0
-    # Others keep its shards, or it was dropped since.
+    # A shard is missing if others have locked it, or if the queue was dropped.
     wanted = {key: count for key, count in decided.wanted.items() if key in backlog}
     found = intake.behind(connection, backlog, wanted, decided.most)
     for key, pieces in found.items():

@@ -55,7 +55,7 @@ def trim(catalog: Catalog, queue: QueueInfo) -> int:
     if queue.settings.log is None:
         return 0
     rounds = Rounds(catalog, "trim", seconds=dialect.TASK_LOCK_SECONDS)
-    # Another subscription must not wait for one from which a transaction of a caller has fired.
+    # Other subscriptions must not wait for one from which a caller's transaction has fired.
     with suppress(dialect.StillLocked):
         rounds.repeat(partial(_trim, queue=queue))
     return rounds.done

@@ -41,7 +41,7 @@ class OnFull:
 
     #: ``block``, ``fail`` or ``ring``; None: as the queue's settings say.
     overflow: str | None = None
-    #: Whether it settles messages of the same queue, for whose room those in line wait.
+    #: Whether it also settles messages of the queue, and so makes room for those in line.
     overtakes: bool = False
     #: The most seconds to wait; None: no limit.
     timeout: float | None = None
@@ -51,8 +51,7 @@ def check_keeps(queue: QueueInfo, cannot: str, remedy: str = "") -> None:
     """
     Raise `BadOption` for a rendezvous, whose loads wait until their messages are fired.
 
-    *cannot*: why this load is not able to wait for it. *remedy*: another one than to change the
-    queue.
+    *cannot*: why this load cannot wait for that. *remedy*: an alternative to a change of the queue.
     """
     if queue.settings.is_rendezvous:
         raise BadOption(
@@ -235,7 +234,7 @@ def _bounds(usage: Usage) -> str:
 
 
 def _busy(usage: Usage) -> str:
-    """Return what the messages in flight are called that count."""
+    """Return the word for the messages in flight that count."""
     return "kept" if usage.settings.has_room_on_fire else "in flight"
 
 

@@ -63,13 +63,12 @@ class Chosen:
     """
     Messages that a person chose with `Queue.choose`.
 
-    The object remembers their ids. Each method looks at them as they are when it is called, and
-    leaves messages alone that are gone, or that were fired, settled or moved in a way that it does
-    not concern. An act changes each message once, and none that comes into the right state while it
-    goes on; `only` also leaves out those that do so before. An act on many messages is several
-    short transactions, so that firings and loads go on meanwhile. If it is interrupted, call it
-    again for the others. Acts appear in the view ``reports`` as the task ``by_hand``, and in the
-    counters of the shards.
+    The object remembers their ids. Each method looks at the messages as they are when it is called,
+    and leaves alone those that are gone, or whose state it does not concern. An act changes each
+    message once, and none that becomes eligible while it runs; `only` also leaves out messages that
+    become eligible before it begins. An act on many messages is several short transactions, so that
+    firings and loads go on meanwhile. If it is interrupted, call it again for the others. Acts
+    appear in the view ``reports`` as the task ``by_hand``, and in the counters of the shards.
 
     Args:
         catalog: The catalog of the queue's store.
@@ -111,10 +110,9 @@ class Chosen:
         """
         Choose those of the messages that an act would change now.
 
-        Their number is final: the act changes no others, also if more messages come into a state
-        that it concerns before it begins, or while it goes on. Messages that are fired or moved
-        meanwhile are left alone too, even if they come back. Show the number to a person, and call
-        the act on the result::
+        The set is fixed: messages that become eligible later, before the act begins or while it
+        runs, are not affected. Messages that are fired or moved meanwhile are left alone too, even
+        if they come back. Show the number to a person, and call the act on the result::
 
             waiting = queue.choose("all").only("delete")
             if input(f"delete {len(waiting.ids)} messages? ") == "yes":
@@ -304,7 +302,7 @@ def choose(
 
 
 def as_of_now(chosen: Chosen, connection: Connection) -> Chosen:
-    """Return the same messages, except those that come back from now, or an earlier call, on."""
+    """Return the same messages, except those that come back after this call, or an earlier one."""
     if chosen._horizons is not None:
         return chosen
     same = copy.copy(chosen)

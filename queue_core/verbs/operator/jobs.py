@@ -32,9 +32,9 @@ from queue_core.values.names import host
 from queue_core.verbs.operator.redriving import Redriving, Steps, count
 from queue_core.verbs.quarantine import past_damage
 
-#: Seconds after which a step is tried again for which there was no room.
+#: Seconds after which a step that found no room is tried again.
 _AGAIN_SECONDS = 1.0
-#: Seconds after which another process takes a step that is due.
+#: Seconds after which another process takes a step that is overdue.
 LATE_SECONDS = 10.0
 
 _log = logging.getLogger(__name__)
@@ -84,14 +84,14 @@ class Jobs:
         self._forbidden: set[str] = set()
 
     def keep(self, unfinished: Collection[str | None]) -> None:
-        """Forget all jobs but those that have not ended: others may have cancelled some."""
+        """Forget all jobs that are not *unfinished*: other processes may have cancelled some."""
         for job_id in self._begun.copy():
             if job_id not in unfinished:
                 self._begun.pop(job_id, None)
         self._forbidden.intersection_update(unfinished)
 
     def left(self, job_id: str, due_in: float) -> float:
-        """Return in how many seconds this process is to take the step that is due in some."""
+        """Return after how many seconds this process is to take a step that is due in *due_in*."""
         if job_id in self._forbidden:
             return inf
         return due_in if job_id in self._begun else due_in + LATE_SECONDS

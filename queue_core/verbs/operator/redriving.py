@@ -65,7 +65,7 @@ class _Changed(Exception):
 
 
 class Redriving(NamedTuple):
-    """The sideline from which messages are moved, where to, and which."""
+    """From which sideline messages are moved, where to, and which ones."""
 
     queue: QueueInfo
     #: None: back to main.
@@ -74,7 +74,7 @@ class Redriving(NamedTuple):
 
     @property
     def leaving(self) -> QueueInfo:
-        """The queue with the expiry of where its messages go: in another queue, they are new."""
+        """The queue with the expiry that its messages have in the target, where they are new."""
         if self.target is None:
             return self.queue
         column = expiring(self.target.settings, self.target.schema)
@@ -153,7 +153,7 @@ def count(catalog: Catalog, storage: Storage, redriving: Redriving) -> int:
 
 
 def withheld(catalog: Catalog, storage: Storage, redriving: Redriving) -> int:
-    """Return how many more would be moved if they did not expire where they go; as `count`."""
+    """Return how many more `count` would return if no message expired in the target."""
     settings = redriving.leaving.settings
     if settings.message_expiry is None and not expiring(settings, redriving.queue.schema):
         return 0
@@ -165,9 +165,9 @@ def find(
     catalog: Catalog, storage: Storage, redriving: Redriving, horizon: Horizon | None = None
 ) -> Numbers:
     """
-    Return the ids, among those of the wish, of the messages that could be moved now.
+    Return which of the wish's ids are those of messages that could be moved now.
 
-    Without those that have come back since the *horizon*.
+    Messages that have come back since the *horizon* are left out.
     """
     request = redriving.shovelful(storage.uri).request(redriving.leaving)
     request = replace(request, horizon=horizon)
