@@ -13,7 +13,7 @@ from queue_core.errors import BadOption
 #: Name of an embedded store's catalog file, in its folder.
 CATALOG_FILE = "catalog.db"
 
-#: What gives an address that is given nowhere else: a path, a catalog and a storage.
+#: The environment variables of an address: of a path, a catalog and a storage.
 VARIABLES = ("IGNIS_PATH", "IGNIS_CATALOG", "IGNIS_STORAGE")
 
 #: ``C:\\store``, and ``dbfs:/store``.
@@ -40,9 +40,9 @@ def completed(
     path: Place | None, catalog: str | None, storage: Place | None
 ) -> tuple[Place | str | None, str | None, Place | str | None]:
     """
-    Return an address with what the environment says of it; an empty text says nothing.
+    Return an address, completed from the environment; an empty text counts as missing.
 
-    Of a catalog without a storage, or a storage without a catalog, it says the other one.
+    For a catalog without a storage, or a storage without a catalog, only the other one is added.
     """
     path, catalog, storage = path or None, catalog or None, storage or None
     if path is not None or (catalog and storage):
@@ -79,7 +79,7 @@ class Address(NamedTuple):
         """
         Return the address of an embedded store's folder, or of a catalog and a storage.
 
-        What is missing, the environment says: ``IGNIS_PATH``, or ``IGNIS_CATALOG`` and
+        The environment supplies what is missing: ``IGNIS_PATH``, or ``IGNIS_CATALOG`` and
         ``IGNIS_STORAGE``. Raises `BadOption` unless exactly one of these two is given.
         """
         path, catalog, storage = completed(path, catalog, storage)
@@ -102,15 +102,15 @@ class Address(NamedTuple):
 def handed_on(
     path: str | Path | None, catalog: str | None, storage: str | Path | None
 ) -> dict[str, str]:
-    """Return options for Spark's processes, which know the folder and environment of its start."""
+    """Return options for Spark's processes, whose working folder and environment may differ."""
     path, catalog, storage = completed(path, catalog, storage)
     address = Address.of(path, catalog=catalog, storage=storage)
-    # In a URI, a $ stays itself.
+    # As a URI, in which a $ is no variable.
     return address._asdict() if path is None else {"path": Path(address.storage).as_uri()}
 
 
 def _check_text(option: str, value: object) -> None:
-    """Refuse what no address can be: another value than a text or a path, and the character NUL."""
+    """Refuse a value that is neither a text nor a path, and one with the character NUL."""
     if value is None:
         return
     if not isinstance(value, str | os.PathLike):
@@ -120,7 +120,7 @@ def _check_text(option: str, value: object) -> None:
 
 
 def _catalog(url: str) -> str:
-    """Return the URL of a catalog; that of a SQLite file has its whole path, as `_folder` does."""
+    """Return the URL of a catalog; the path of a SQLite file is made absolute, as by `_folder`."""
     url = _lowered(url)
     file, question, query = url.removeprefix("sqlite:///").partition("?")
     if not url.startswith("sqlite:///") or file in ("", ":memory:") or not _is_odd(file):
@@ -137,19 +137,19 @@ def _storage(storage: str) -> str:
 
 
 def _lowered(address: str) -> str:
-    """Return an address with its scheme in small letters: ``S3://Bucket`` is ``s3://Bucket``."""
+    """Return an address with its scheme in lower case: ``s3://Bucket`` for ``S3://Bucket``."""
     scheme = _SCHEME.match(address)
     return address if scheme is None else scheme[0].lower() + address[scheme.end() :]
 
 
 def _is_odd(folder: str) -> bool:
-    """Tell whether a text means another folder than the one of that very name, or none."""
-    # The working directory may be another one later, and in other processes.
+    """Return whether a text is not a plain absolute path: relative, with blanks or a variable."""
+    # A relative path may mean another folder later, and in other processes.
     return not folder.startswith("/") or folder != folder.strip() or "$" in folder
 
 
 def _folder(path: str, option: str = "path") -> Path:
-    """Return the absolute folder, with ``~`` and variables expanded; refuse what names none."""
+    """Return the absolute folder, with ``~`` and variables expanded; refuse other texts."""
     path = _lowered(path)
     shown = f"{option}={masked(path)!r}"
     if path != path.strip():

@@ -1,4 +1,4 @@
-"""Arrow types: families of alike ones, and the form in which a queue stores each.
+"""Arrow types: families of similar types, and the form in which a queue stores each.
 
 It is the form in which Spark exchanges Arrow data: strings and binaries with 32-bit offsets,
 timestamps in microseconds and UTC, decimals of 128 bits, no dictionaries.

@@ -1,4 +1,4 @@
-"""`exponential` and `constant`: how long a message that failed waits."""
+"""`exponential` and `constant`: how long a failed message waits."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from math import ceil
 
 from queue_core.values.limits import Limit
 
-#: Those who wait for tokens sleep until there are those of this part of a window, so that many
+#: Whoever waits for tokens sleeps until this part of a window has brought some, so that many
 #: processes do not wake up for each single token.
 SHARE = 0.1
 
@@ -22,7 +22,7 @@ def interval(limit: Limit) -> float:
 
 
 def window(limit: Limit) -> float:
-    """Return the microseconds whose tokens the bucket holds; those of one token at least."""
+    """Return the microseconds whose tokens the bucket holds; at least those of one token."""
     return max(limit.window * 1e6, interval(limit))
 
 
@@ -44,7 +44,7 @@ def wait(limit: Limit, spent_until: int | None, now: int) -> int:
 
 
 def is_full(limit: Limit, spent_until: int, now: int) -> bool:
-    """Return whether a bucket is as if no token had been spent."""
+    """Return whether a bucket is full, as if no token had been spent."""
     return spent_until <= now - window(limit)
 
 

@@ -97,8 +97,8 @@ def due_after(retry: Retry, failures: int, now: int) -> int:
     """
     Return when a message is due after so many failures; `NEVER`, if it is dead.
 
-    Messages that failed as often in one transaction, which has one time, are due together: then
-    compaction can merge their slices.
+    Messages that have failed equally often are due together if they fail in one transaction, which
+    has one time: then compaction can merge their slices.
     """
     # A number from 0 to 1 that differs widely between times, by Knuth's multiplier.
     seconds = retry.wait(failures, chance=now * 2_654_435_761 % 2**32 / 2**32)

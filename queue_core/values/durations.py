@@ -1,6 +1,6 @@
 """Durations: seconds as a number, a text such as ``"15m"``, or a ``timedelta``.
 
-Each argument, setting and option that takes seconds reads them here. Also says what a number is.
+Each argument, setting and option that takes seconds reads them here. Numbers are checked here, too.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def parse_seconds(text: str) -> float:
 
 
 def in_seconds(given: Any) -> Any:
-    """Return a duration in seconds. What is none stays as it is, for the caller's check."""
+    """Return a duration in seconds; any other value as it is, for the caller's check."""
     if isinstance(given, timedelta):
         return given.total_seconds()
     if not isinstance(given, str):

@@ -38,7 +38,7 @@ REASONS = pa.schema(
         pa.field("reason", pa.string()),
     ]
 )
-#: The ends of the traces of exceptions, of some of the messages that have a reason.
+#: The ends of exception traces, for some of the messages that have a reason.
 TRACES = pa.schema([("message_id", pa.int64()), ("trace", pa.string())])
 #: Kinds and reasons, as the store reports them.
 FAILURE_LOG = pa.schema(
@@ -79,7 +79,7 @@ def check_kind(kind: str) -> str:
 
 
 def check_reasons(reasons: pa.Table) -> None:
-    """Raise `BadOutcome` unless a table has the columns of `REASONS`, and what they may have."""
+    """Raise `BadOutcome` unless a table has the columns of `REASONS`, with valid values."""
     check_table("reasons", reasons, REASONS)
     if not reasons.num_rows:
         return

@@ -1,4 +1,4 @@
-"""Fingerprints of failures: what the reasons of failures have in common that differ in values."""
+"""Fingerprints of failures: what is common to reasons that differ only in values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WORD = r"\w\x{C0}-\x{1FFF}\x{2C00}-\x{2DFF}\x{3040}-\x{10FFFF}-"
 _SCOPE = r"(?:%[\w.-]+)?"
 _VARIABLE = "|".join(
     (
-        # Quoted values. An apostrophe within a word is none, as in "John's".
+        # Quoted values. An apostrophe within a word, as in "John's", is not a quote.
         r'"(?:[^"\\]|\\.)*"',
         r"\B'(?:[^'\\]|\\.|\b'\b)*'\B",
         r"`[^`]*`",
@@ -40,7 +40,7 @@ _VARIABLE = "|".join(
         # Base64 has a plus, and a slash too if it has its end.
         r"[\w+/]*\d[\w+/]*={1,2}\B",
         rf"[{_WORD}+]*\d[{_WORD}+]*",
-        # No catalog keeps it in a text.
+        # No catalog can store this character in a text.
         r"\x00",
     )
 )

@@ -1,7 +1,7 @@
 """Histograms of seconds: how many messages took how long, by buckets that all processes share.
 
-A bucket is at most two and a half times as wide as it begins, so a quantile is known to a bucket.
-Counts are added up, whichever process has counted them. Pure functions over arrays.
+The upper bound of a bucket is at most 2.5 times its lower bound, so a quantile is known up to that
+factor. The counts of several processes can be added up. Pure functions over arrays.
 """
 
 from __future__ import annotations

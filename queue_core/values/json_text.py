@@ -28,12 +28,12 @@ def as_json(value: Any) -> str:
 
 
 def shown_fields(kind: Any) -> list[Field[Any]]:
-    """Return the fields of a dataclass that JSON has."""
+    """Return the fields of a dataclass that its JSON includes."""
     return [field for field in fields(kind) if field.metadata.get("json", True)]
 
 
 def _plain(value: Any) -> Any:
-    """Return a value, which JSON lacks, by others."""
+    """Return a value of a type that JSON lacks, in terms of other types."""
     if is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in shown_fields(value)}
     if isinstance(value, datetime | date | time):

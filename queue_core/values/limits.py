@@ -35,7 +35,7 @@ class Limit:
     How many messages of a queue may be fired per second, and be in flight; made by `limit`.
 
     Attributes:
-        column: The column of whose values each has the limit; None: the whole queue has it.
+        column: The column each of whose values has the limit; None: the whole queue has it.
         name: The name by which queues share the limit; None: the queue has it alone.
         in_flight: The most messages in flight; None: no limit.
         per_second: The most messages fired per second; None: no limit.
@@ -106,15 +106,15 @@ def limit(
         column: The name of a column of strings, whole numbers or booleans: each of its values,
             null among them, has the limit. By default, the whole queue has it.
         name: A name of 1 to 100 printable characters. All queues whose setting `limits` has one of
-            this name share one rate, and one number of messages in flight; it has the same values
-            in all of them. A limit of a column has none. By default, the queue shares it with none.
+            this name share its rate and its number of messages in flight, and have the same values
+            of it. A limit with a column cannot have a name. By default, the limit is not shared.
         in_flight: The most messages that all consumers together have in flight, 1 or more. By
             default, no limit.
         per_second: The most messages that are fired per second, on average: from one in a year,
             1 / 31,536,000, to a million. By default, no limit.
         window: For how long unused firings are kept, in seconds, or as a text such as ``"10s"`` or
             a ``timedelta``, more than 0, up to a day: after a pause, the messages of one window may
-            be fired at once. With a query whose batches take longer than a second, set the longest
+            be fired at once. For a query whose batches take longer than a second, use the longest
             time of a batch. By default, 1.
 
     Returns:
@@ -122,7 +122,7 @@ def limit(
 
     Raises:
         BadOption: A value is out of range, neither *in_flight* nor *per_second* is given, or both
-            *column* and *name*.
+            *column* and *name* are.
     """
     return Limit(
         column=column,

@@ -21,7 +21,7 @@ class LogLimits(NamedTuple):
 
     #: The age in seconds at which messages are trimmed; None: they do not age.
     seconds: float | None = None
-    #: The bytes above which the oldest messages are trimmed; None: there may be any number.
+    #: The bytes above which the oldest messages are trimmed; None: no limit.
     bytes: int | None = None
 
 
@@ -29,10 +29,10 @@ class Lag(NamedTuple):
     """What a subscription has not handed out, in its log or waiting in main."""
 
     messages: int
-    #: Since the first of them was loaded, or has come back; None: there are none.
+    #: The time since the first of them was loaded, or came back; None: there are none.
     seconds: float | None
     bytes: int
-    #: For how many seconds it has been at a place that was chosen: no message is late by more.
+    #: Seconds since somebody chose its place: no message counts as later than that.
     placed: float = math.inf
 
     def exceeds(self, budget: LogLimits) -> bool:
@@ -48,9 +48,9 @@ class Lag(NamedTuple):
 
     def headroom(self, budget: LogLimits) -> float | None:
         """
-        Return after how many seconds a budget ends if nothing is handed out; None: it does not.
+        Return after how many seconds a budget ends if nothing is handed out; None: never.
 
-        A size ends at the mean rate at which the messages came.
+        The bytes are expected to grow at their mean rate so far.
         """
         if self.seconds is None:
             return None
@@ -62,7 +62,7 @@ class Lag(NamedTuple):
 
 @lru_cache(maxsize=256)
 def parsed(text: str | None) -> LogLimits | None:
-    """Return the limits that a text says, which None has not; None: it is no such text."""
+    """Return the limits of a text; the text None has none. Returns None if it is malformed."""
     if text is None:
         return LogLimits()
     found = LogLimits()
@@ -81,7 +81,7 @@ def parsed(text: str | None) -> LogLimits | None:
 
 
 def limits_of(text: str | None) -> LogLimits:
-    """Return the limits that a setting says, which was checked."""
+    """Return the limits of a setting that was checked."""
     found = parsed(text)
     assert found is not None
     return found

@@ -71,7 +71,7 @@ class QueueInfo:
     created_at: int
     #: When it was deactivated; None while it is in use.
     deactivated_at: int | None = None
-    #: When a person paused it; None if it is not paused so.
+    #: When a person paused it; None if no person did.
     paused_at: int | None = None
     #: Its settings as the catalog stored them when it was read, also if a caller replaces some.
     stored_settings: str | None = None
@@ -79,7 +79,7 @@ class QueueInfo:
     is_dropped: bool = False
     #: Of a subscription: the id of the queue whose log it reads; 0: it is none.
     log_of: int = 0
-    #: Since when it takes nothing more from the log; 0: it does.
+    #: Since when it takes nothing more from the log; 0: it still does.
     detached_at: int = 0
 
     @property
@@ -383,7 +383,7 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlingConsumer(Consumer):
-    """A consumer that settles soon what it holds, so it can hold suspects and nothing else."""
+    """A consumer that soon settles what it holds, so it can hold suspects and nothing else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

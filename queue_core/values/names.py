@@ -20,7 +20,7 @@ SIDELINE_SUFFIX = "_SIDELINE"
 KEEPER = "keeper:"
 #: The prefix of the names of writers by `txnAppId`, which choose the numbers of their batches.
 WRITER = "txn:"
-#: How many names of many a message shows.
+#: The most names that a message shows.
 _SHOWN = 5
 
 
@@ -107,7 +107,7 @@ def of_query(queues: Sequence[str] = ()) -> str:
 
 
 def speaking(text: str) -> str:
-    """Return a text as a part of a consumer's name, for people: without other characters, short."""
+    """Return a text as a readable part of a consumer's name: short, in valid characters only."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[:60].strip("-.")
 
 

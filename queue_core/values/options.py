@@ -27,7 +27,7 @@ STORE: tuple[Option, ...] = (
         "path",
         "Folder of an embedded store; `~` and variables such as `$HOME` are expanded. `load()` and "
         "`start()` take it as an argument too. Without `path`, `catalog` and `storage`, the "
-        "environment of the driver says it: `IGNIS_PATH`, or `IGNIS_CATALOG` and `IGNIS_STORAGE`. "
+        "environment of the driver has it: `IGNIS_PATH`, or `IGNIS_CATALOG` and `IGNIS_STORAGE`. "
         "Set it before the Spark session begins.",
     ),
     Option("catalog", "Database URL of the catalog. Set it with `storage`, instead of `path`."),
@@ -48,8 +48,8 @@ def parse(
     """
     Return the value of every known option, by its name.
 
-    *others*: the option that somebody means who uses another name, which is in lower case. Raises
-    one `BadOption` that lists all unknown and malformed options.
+    *others*: other names, in lower case, with the option that a user of the name means. Raises one
+    `BadOption` that lists all unknown and malformed options.
     """
     options = {option.name.lower(): option for option in known}
     values = {option.name: option.default for option in options.values()}
@@ -151,8 +151,8 @@ def of_calls(name: str, text: str, makers: dict[str, Callable[..., Any]], form: 
     """
     Return the values of a text such as ``limit(in_flight=2), limit('customer', in_flight=1)``.
 
-    They are literals, or calls of *makers* with such values. Raises `BadOption`, which begins with
-    the *name* of what has the text, and ends with its *form*.
+    They are literals, or calls of *makers* with such values. Raises `BadOption`, whose text begins
+    with *name*, what the text is for, and ends with *form*, how to write it.
     """
     # Not at the top: a query waits for imports, and the text is read once.
     import ast

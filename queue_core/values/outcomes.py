@@ -116,7 +116,7 @@ class Settlement:
         """
         if not isinstance(rows, pa.RecordBatch | pa.Table):
             raise BadOutcome(
-                f"a settlement is made from a Table or RecordBatch of pyarrow, and not from "
+                f"a settlement is made from a pyarrow Table or RecordBatch, not from "
                 f"{type(rows).__name__}"
             )
         check_once(rows.schema.names, "a settlement")
@@ -283,7 +283,7 @@ def _traces(rows: pa.RecordBatch | pa.Table, sidelined: npt.NDArray[np.bool_]) -
 
 
 def _texts(name: str, column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return a column as texts; one row of foreign bytes must not stop a query."""
+    """Return a column as texts; a row with invalid bytes must not stop a query."""
     try:
         texts = column.cast(pa.string())
     except pa.ArrowException as error:

@@ -57,9 +57,8 @@ def in_proportion(
     """
     Share *limit* among the names by their weights, as far as the available numbers allow.
 
-    What a name lacks goes to the others. Each of them gets its part, rounded up or down: in
-    successive turns up so often that the parts are exact in the long run, and that each name gets
-    something soon, however small its weight is.
+    What a name cannot give is shared among the others. Each part is rounded up or down. Over many
+    turns, the parts are exact, and each name gets something soon, however small its weight is.
     """
     names = sorted(name for name in available if available[name] > 0)
     total = sum(weights[name] for name in names)
@@ -70,7 +69,7 @@ def in_proportion(
         shares[name] = available[name]
         limit -= available[name]
         total -= weights[name]
-    # The parts stand side by side on a line. Each has as many messages as whole numbers lie on it.
+    # The parts lie side by side on a line. Each gets as many messages as it has whole numbers.
     end = (turn * _GOLDEN % (1 << 64)) * total >> 64
     for name in names:
         if name not in shares:
@@ -85,11 +84,11 @@ def in_turn(
     """
     Return the names from which *limit* is to be taken, in rotating order.
 
-    They have *limit* together, if all have, and are so many that none has to give more than
-    *of_each* if all have as much. *turn* is how much was ever taken. If each gives one, the next
-    turn begins after them. Otherwise, each is the first once in as many turns as there are names,
-    and any may be the first of these turns. With a fixed one, two callers with different limits
-    could take turns so that some name is never the first.
+    They are enough to have *limit* together, if all names have it, and to give no more than
+    *of_each* each, if each has that much. *turn* is how much was ever taken. If *of_each* is 1, the
+    next turn begins after them. Otherwise, a round has as many turns as there are names, and each
+    name comes first in one of them. A round can begin with any name: if it always began with the
+    same, two callers with different limits could alternate so that some name never comes first.
     """
     names = sorted([name for name in available if available[name] > 0])
     if not names:
@@ -116,7 +115,7 @@ def take(taken: Sequence[Taken], limit: int | None) -> list[Taken]:
     """
     Take the first *limit* messages of one shard, in order of their places.
 
-    They are in order of `first_place`. The spans of their slices may interleave if messages in
+    *taken* is in order of `first_place`. The spans of its slices may interleave if messages in
     between were reloaded; interleaved slices are cut at one place.
     """
     if limit is None:

@@ -74,8 +74,8 @@ def stretches(low: Ticks, high: Ticks, first_row: int) -> list[Stretch]:
     """
     Return lines through the spans of rows, *low* to *high*, in order of *high*.
 
-    No rank reaches the end of its row's span, so no later message of its flow comes before it. With
-    too many lines, ranks may be before the begins of their spans, by ever more.
+    No rank reaches the end of its row's span, so no later message of its flow comes before it.
+    Where this would take too many lines, ranks may lie before their spans.
     """
     slack = 0
     while (found := _lines(low, high - 1, slack, first_row)) is None:
@@ -108,7 +108,7 @@ def groups(starts: Ticks, now: int) -> tuple[npt.NDArray[np.int64], Ticks]:
     Return the group of each flow, and the start of each group.
 
     *starts* are the ends of what the flows have waiting. Flows with nothing waiting start at *now*.
-    Others are together with flows that have about as much; they all start after the last of them.
+    Each other group has flows with about as much waiting, and starts at the last end among them.
     """
     behind = np.maximum(starts - now, 0)
     levels = np.zeros(len(starts), dtype=np.int64)

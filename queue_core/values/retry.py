@@ -23,7 +23,7 @@ from queue_core.values.options import of_calls
 _USUAL = exponential(1, factor=2, max=3600, jitter=0.2)
 #: The kind of the failure when a handler raises an exception.
 _EXCEPTION = "exception"
-#: The kind of the failure when a handler returns something that is no decision.
+#: The kind of the failure when a handler returns something that is not a decision.
 _UNDECIDED = "undecided"
 
 
@@ -92,7 +92,7 @@ class Retry:
     @lru_cache(maxsize=256)
     def parse(text: str) -> Retry:
         """
-        Return the policy of a text, which ``str`` of a policy gives.
+        Return the policy that a text describes, as ``str`` of a policy gives it.
 
         Args:
             text: Such as ``Retry(attempts=5, backoff=exponential(1, factor=3, max=600))``, as in
@@ -129,7 +129,7 @@ class Retry:
 
     def retries_error(self, error: BaseException) -> bool:
         """
-        Return whether a message is retried for which a handler raised an exception.
+        Return whether a message is retried after its handler raised an exception.
 
         Args:
             error: The exception.

@@ -136,7 +136,7 @@ def conform(rows: Loadable, schema: pa.Schema, queue: str, *, mends: bool = Fals
 
     Missing nullable columns become null. Raises `SchemaMismatch` for a column that the queue lacks,
     a value that does not fit, a null in a required column, or a string that is not valid UTF-8.
-    With *mends*, as where nobody can act on one row, such a string gets ``?`` for its wrong bytes.
+    With *mends*, for when nobody can act on a single row, ``?`` replaces the string's wrong bytes.
     """
     table = _as_table(rows, schema, queue)
     if table.schema.equals(schema, check_metadata=False):
@@ -196,7 +196,7 @@ def evolve(old: pa.Schema, new: pa.Schema, queue: str) -> pa.Schema:
 
 
 def upgrade(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch of older, narrower or alike columns in *schema*, with nulls in new columns."""
+    """Return a batch of older, narrower or similar columns in *schema*; new columns are null."""
     if batch.schema.equals(schema, check_metadata=False):
         return batch
     columns = [
@@ -283,7 +283,7 @@ def _column(values: list[Any], field: pa.Field, queue: str) -> pa.Array:
 
 
 def _has_naive(values: list[Any], kind: pa.DataType) -> bool:
-    """Return whether a time has no time zone where the type is in UTC, also in lists."""
+    """Return whether a time has no time zone where the type is in UTC, even within lists."""
     if _t.is_list(kind) and "tz=" in str(kind):
         return any(_has_naive(each, kind.value_type) for each in values if each is not None)
     return bool(getattr(kind, "tz", None)) and any(

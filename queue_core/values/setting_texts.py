@@ -24,7 +24,7 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
 
 def parse_setting(name: str, text: str) -> Any:
     """
-    Return the value of a setting; that of a setting that does not exist is its text.
+    Return the value of a setting from its text; for an unknown setting, the text itself.
 
     Raises `ValueError` with the allowed values. The queue checks the range.
     """
@@ -36,7 +36,7 @@ def parse_setting(name: str, text: str) -> Any:
         text = "[]"
     try:
         value: Any = None if text in _NONE else _PARSERS[kind](text)
-        # In Python, more counts as 100; here, it is a slip that no one would see.
+        # In Python, a higher value counts as 100; in a text, it is a slip that nobody would notice.
         if name == "concurrency" and is_whole(value) and value > MAX_CONCURRENCY:
             raise ValueError
     except ValueError:

@@ -38,7 +38,7 @@ ROOMS = ("on_delete", "on_fire")
 MAX_CONCURRENCY = 100
 
 
-#: What else one may take for a setting.
+#: Names that users may take for settings, and what is true of them.
 _NO_SETTINGS = {
     **dict.fromkeys(("key", "shards"), "fixed when the queue is created"),
     "max_attempts": "no longer a setting; use retry=Retry(attempts=5), or your number",
@@ -405,10 +405,10 @@ class QueueSettings:
         _LOG,
         "Of a subscription: its budget, as a time such as `3 days`, a size such as `100 GB`, or "
         "both. It is exceeded once a message has waited for longer, in the log or in main, or once "
-        "all of them are larger. A message that comes back waits since then, and an older one "
-        "since the subscription was made, attached or moved by a seek; one that is held back "
-        "waits, too. The task `trim` then does what `when_late` says. none: the log keeps what "
-        "the subscription has not taken in, however late it is.",
+        "all such messages together are larger. When a message comes back, its wait begins anew; "
+        "no wait begins before the subscription was made, attached or moved by a seek. Messages "
+        "that are held back wait, too. The task `trim` then does what `when_late` says. none: the "
+        "log keeps what the subscription has not taken in, however late it is.",
     )
     when_late: str = _setting(
         "detach",
@@ -571,7 +571,7 @@ class QueueSettings:
     @lru_cache(maxsize=4096)
     def from_json(cls, text: str) -> QueueSettings:
         """
-        Read settings that `to_json` wrote. Those that were read before are remembered.
+        Read settings that `to_json` wrote. Results are cached.
 
         Args:
             text: A JSON object. Settings of a later version are left out.
@@ -585,7 +585,7 @@ class QueueSettings:
         return cls.of({"retry": None, **stored})
 
     def to_json(self, stored: str | None = None) -> str:
-        """Return the settings as JSON; *stored*: such JSON, of which unknown settings stay."""
+        """Return the settings as JSON; unknown settings in *stored*, such JSON, are kept."""
         retry = None if self.retry is None else str(self.retry)
         given = {**json.loads(stored or "{}"), **asdict(self), "retry": retry}
         given |= {"limits": text_of(self.limits), "fair_weights": dict(self.fair_weights)}

@@ -108,7 +108,7 @@ def checked(name: str, column: Column) -> Column:
 
 
 def check_waits(waits: pa.Table) -> None:
-    """Raise `BadOutcome` unless a table has the columns of `WAITS`, and what they may have."""
+    """Raise `BadOutcome` unless a table has the columns of `WAITS`, with valid values."""
     check_table("waits", waits, WAITS)
     if not waits.num_rows:
         return

@@ -71,7 +71,7 @@ def _end(connection: Connection, snapshot_ids: Sequence[int]) -> None:
 def _trim(connection: Connection, queue: QueueInfo) -> int:
     if not logs.hold(connection, queue.id):
         return 0
-    # A process of many tasks may have read the queue hours ago.
+    # A process that runs many tasks may have read the queue hours ago.
     limits = as_it_is(connection, queue).settings.log_limits
     old = logs.find_old(connection, queue.id, limits, ROUND_ROWS)
     logs.trim(connection, queue.id, old)
