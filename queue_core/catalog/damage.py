@@ -55,8 +55,8 @@ def beside_settlements(read: Callable[[], Result]) -> Result:
     """
     Return what *read* returns, and call it again if it finds damage.
 
-    In a transaction that writes, each statement may see a newer state, where slices or segments are
-    gone that an earlier one has seen. Real damage stays.
+    In a transaction that writes, each statement may see a newer state, where slices or segments
+    that an earlier one has seen are gone. Real damage stays.
     """
     for _ in range(TRIES - 1):
         with suppress(DamagedCatalog):

@@ -45,8 +45,8 @@ Result = TypeVar("Result")
 ATTEMPTS = 12
 PAUSE_SECONDS = 0.005
 
-#: How many may begin late before these: others that write meanwhile make such a transaction fail.
-#: Each is in vain only, while one that is not late keeps others waiting for as long as it reads.
+#: How many attempts before these begin late (`Dialect.begin`): they fail if others write meanwhile.
+#: A failed one costs only itself; one that is not late keeps others waiting while it reads.
 LATE_ATTEMPTS = 16
 #: The longest pause after one of them, in seconds: a writer leaves gaps of some milliseconds.
 LATE_PAUSE_SECONDS = 0.004
@@ -57,10 +57,10 @@ _NO_FOLDER = {
     errno.ENOTDIR: "a part of its path is a file",
 }
 
-#: Instead of the number of a file that was removed or replaced; no file has it.
+#: Stands for the number of a file that was removed or replaced; no file has it.
 _LOST = -2
 
-#: How often a transaction without room gives up the reserve: others may take it meanwhile.
+#: How often a transaction without room gives up the reserve: others may take the room meanwhile.
 RELIEFS = 3
 #: The least limit of a wait for a lock, in seconds.
 LEAST_SECONDS = 0.5
@@ -127,7 +127,7 @@ class Catalog:
         *work* may therefore run more than once and must have no other effects. If it *grows* the
         store, as a load does, it leaves the reserve of a full disk alone. *late*: others may write
         while it reads, as `Dialect.begin` says; after some failures, it keeps them waiting.
-        *seconds*: the most for a wait for a lock, from `LEAST_SECONDS` to `Dialect.busy_seconds`,
+        *seconds*: the longest wait for a lock, from `LEAST_SECONDS` to `Dialect.busy_seconds`,
         which is the default. Raises what *work* raises, `CatalogUnavailable` or `DamagedCatalog`.
         Then nothing was changed, unless the error's `outcome_unknown` is true.
         """
@@ -147,7 +147,7 @@ class Catalog:
                     with transaction as connection:
                         result = work(connection)
                         if begins_late:
-                            # Also what has found nothing to write is of the present state.
+                            # Even if nothing was written, the result must be of the present state.
                             self._dialect.take(connection)
                         if grows:
                             self.check_reserve()
@@ -163,7 +163,7 @@ class Catalog:
                     if spent or not errors.can_retry(error):
                         raise self.translated(error, committing=committing) from error
                 finally:
-                    # If an interrupt has kept the block from ending, its traceback keeps the locks.
+                    # After an interrupt that kept the block open, its traceback keeps the locks.
                     transaction.gen.close()
                 pause = LATE_PAUSE_SECONDS if begins_late else PAUSE_SECONDS * 2**attempt
                 time.sleep(min(random.uniform(0, pause), max(end - time.monotonic(), 0)))
@@ -177,8 +177,8 @@ class Catalog:
         """
         Open a transaction that sees one state of the catalog and changes nothing.
 
-        With *locking*, it may take locks, and each statement may see a newer state. The same holds
-        with *apart*, for which a server is asked only once for each statement.
+        With *locking*, it may take locks, and each statement may see a newer state. With *apart*,
+        each statement may see a newer state too, and costs only one round trip to a server.
         """
         locks = locking and self._dialect.writes_in_parallel
         try:
@@ -201,11 +201,11 @@ class Catalog:
         """Call *set_up* with each connection of the driver that is opened from now on."""
         self._set_up.append(set_up)
         event.listen(self.engine, "connect", set_up)
-        # Those that are open would stay as they are.
+        # Connections that are open already would stay as they are.
         self.engine.dispose()
 
     def own_engine(self) -> Engine:
-        """Return an engine for the same database, for one user, who calls `connections.end`."""
+        """Return an engine for the same database; its only user must call `connections.end`."""
         engine = dialect.connect(self.url)
         connections.close_late_ones(engine)
         for set_up in self._set_up:
@@ -304,7 +304,7 @@ class Catalog:
         except DBAPIError as error:
             if not self._dialect.errors.has_no_room(error):
                 raise
-            # The first connection makes files of its own.
+            # The first connection needs room for files of its own.
             self._reserve.give_up()
             return self.engine.connect()
         except PoolTimeout as error:

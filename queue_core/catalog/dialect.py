@@ -26,10 +26,10 @@ from queue_core.errors import BadOption
 from queue_core.values.address import masked, masked_query
 
 _SQLITE = "sqlite:///"
-#: Of a process with several threads, such as a pool or a web service.
+#: How many stay open in a process with several threads, such as a pool or a web service.
 IDLE_CONNECTIONS = 4
-#: Seconds for which a task waits for a lock that a transaction of a caller may have for long, while
-#: it holds others, or other tasks wait.
+#: Seconds for which a task waits for a lock that a caller's transaction may keep for long:
+#: meanwhile, the task holds other locks, or other tasks wait for it.
 TASK_LOCK_SECONDS = 2.0
 
 

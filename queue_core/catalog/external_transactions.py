@@ -71,7 +71,7 @@ class CallersCatalog(Catalog):
             try:
                 result = work(connection)
             except Exception:
-                # Whoever passes over it goes on in this transaction.
+                # A caller that catches the error goes on in this transaction.
                 _undo(connection, _WRITE)
                 raise
             connection.exec_driver_sql(f"RELEASE SAVEPOINT {_WRITE}")
@@ -80,7 +80,7 @@ class CallersCatalog(Catalog):
         return result
 
     def give_way(self) -> None:
-        """Go on: others wait for the end of the caller's transaction."""
+        """Do nothing: other writers wait for the end of the caller's transaction anyway."""
 
     @contextmanager
     def read(self, *, locking: bool = False, apart: bool = False) -> Iterator[Connection]:

@@ -26,7 +26,7 @@ from queue_core.values.reader_settings import check_loadable, check_readable
 from queue_core.values.schema import described, evolve, serialize
 from queue_core.values.settings import MAX_CONCURRENCY, QueueSettings
 
-#: What a new queue is not.
+#: A new queue is no subscription, not detached, no snapshot, and has no end.
 _NEVER_YET = {"root_id": 0, "detached_at": 0, "snapshot_of": 0, "ends_at": 0}
 #: The settings that a queue has from its root.
 OF_ROOT = ("attributes", "categories")
@@ -118,7 +118,7 @@ def _taken(name: str) -> QueueExists:
 
 def held_root(connection: Connection, queue: QueueInfo, *, log: bool = False) -> QueueInfo:
     """
-    Keep the root of a queue, and its columns, until the transaction ends; return it.
+    Lock the root of a queue, and so its columns, until the transaction ends; return it.
 
     With *log*, raises `BadOption` if it has none.
     """
@@ -133,7 +133,7 @@ def held_root(connection: Connection, queue: QueueInfo, *, log: bool = False) ->
 
 
 def deactivate(connection: Connection, queue: QueueInfo, **values: int) -> None:
-    """Note that a queue is deactivated now, if it is in use, and *values* of other columns."""
+    """Deactivate a queue that is in use, and set *values* of other columns."""
     in_use = (queues.c.id == queue.id, queues.c.deactivated_at.is_(None))
     now = dialect.read_clock(connection)
     if seals.change(connection, queues, *in_use, deactivated_at=now, **values):
@@ -215,11 +215,11 @@ def detach(connection: Connection, queue: QueueInfo) -> None:
     """
     Let a subscription get nothing more from its log; its cursors stay. The shard locks are held.
 
-    Raises `BadOption` if it is none.
+    Raises `BadOption` for any other queue.
     """
     if not queue.log_of:
-        raise BadOption(f"queue {queue.name!r} is no subscription, so it cannot be detached")
-    # A clone that reads no log has no place, at which it could be attached again.
+        raise BadOption(f"queue {queue.name!r} is not a subscription, so it cannot be detached")
+    # A clone that reads no log has no place at which it could be attached again.
     reading = (queues.c.id == queue.id, queues.c.detached_at == 0, _READS)
     if not seals.change(connection, queues, *reading, detached_at=dialect.read_clock(connection)):
         return

@@ -124,10 +124,10 @@ def last_ids(connection: Connection) -> dict[str, int]:
 
 def skip_ids(connection: Connection, last: Mapping[str, int], jump: int) -> None:
     """
-    Let the next ids begin so far after the *last* ones, and raise all epochs by as much.
+    Let the next ids begin *jump* after the *last* ones, and raise all epochs by as much.
 
-    So are the tickets of consumers that are no queries: a process that was not stopped must not
-    settle what the next life of its consumer holds. A query compares its own with its checkpoint.
+    Tickets of consumers that are not queries are raised too: a process that was not stopped must
+    not settle what the next life of its consumer holds. Queries compare theirs with checkpoints.
     """
     for table in NUMBERED:
         dialect.of(connection).raise_ids(connection, table, last[table.name] + jump)

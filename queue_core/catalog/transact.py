@@ -35,7 +35,7 @@ def transact(
     """
     Write in one transaction; pass the crash points before and after its commit.
 
-    *grows* and *late* are as in `Catalog.write`. *seconds*: the most for a wait for a lock, where
+    *grows* and *late* are as in `Catalog.write`. *seconds*: the longest wait for a lock, where
     several write at a time; raises `StillLocked`.
     """
 

@@ -165,7 +165,7 @@ def test_a_place_in_time_has_passed(store, topic, reader, dry_run, ever):
         lambda: topic.replay("late", until=later, dry_run=dry_run),
         lambda: reader.admin.seek(later, dry_run=dry_run),
     ):
-        with pytest.raises(BadOption, match="this time is to come"):
+        with pytest.raises(BadOption, match="this time is in the future"):
             call()
 
 

@@ -36,17 +36,17 @@ _TCP = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-# A role or a database may have another encoding, of which some are none that the driver reads.
+# A role or a database may set another encoding, perhaps one that the driver cannot read.
 _TEXTS = {"client_encoding": "UTF8"}
 #: The code of a warning that a commit was not confirmed by the standbys for which it waited.
 _WARNED = "01000"
 # Not by the parameter `options`, which connection poolers refuse.
 _LIMIT = "SELECT set_config(name, %s, false) FROM pg_settings WHERE name = %s AND setting = '0'"
-# What is read often is in memory, and a table that is small when a statement is planned may have
-# many versions of its rows a moment later: an index is never much slower. A bitmap would read all
-# versions of a row before the newest one is picked. Where no index serves, a server older than 18
-# reckons with 10^10 for the whole table, and would compile such a statement.
-# A statement must see what was committed while one before it waited for a lock.
+# No scans of whole tables: one that is small when a statement is planned may have many versions of
+# its rows a moment later, while an index, mostly in memory, is never much slower. No bitmaps: they
+# read all versions of a row before the newest one is picked. No JIT: where no index serves, a
+# server older than 18 adds 10^10 to the cost, and would compile the statement. Read committed: a
+# statement must see what was committed while one before it waited for a lock.
 _READ_LIMIT = (
     "SELECT setting, pg_backend_pid(), set_config('random_page_cost', '0.1', false), "
     "set_config('enable_bitmapscan', 'off', false), "
@@ -56,7 +56,7 @@ _READ_LIMIT = (
 )
 
 
-#: Older versions do not return to a wait that gets no data, so no limit of a client ends it.
+#: Older versions do not wake up from a wait without data, so the client cannot limit it.
 OLDEST_PSYCOPG = (3, 2, 11)
 
 
@@ -147,7 +147,7 @@ def _connection_class() -> Any:
                 self.warning = f"{notice.message_primary}: {notice.message_detail}"
 
         def commit(self) -> None:
-            """Commit; raises an error if only the primary knows of it, though others should."""
+            """Commit; raises an error if only the primary knows of it, though standbys should."""
             self.warning = None
             super().commit()
             if self.warning is not None:

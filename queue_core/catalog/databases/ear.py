@@ -18,13 +18,13 @@ from sqlalchemy import Engine
 
 
 class Channel(Protocol):
-    """What tells of changes."""
+    """Reports changes of the catalog."""
 
     def hear(self, seconds: float) -> set[str]:
         """Wait for changes, and return which queues they concern; nothing after *seconds*."""
 
     def close(self) -> None:
-        """Hear no more."""
+        """Stop hearing changes."""
 
 
 class Ear:
@@ -41,18 +41,18 @@ class Ear:
 
     @property
     def lost(self) -> bool:
-        """Whether its channel has failed; it has no other one."""
+        """Whether its channel has failed; `ear_of` then makes another ear."""
         return self._error is not None
 
     def join(self, hearer: object, connect: Callable[[], Channel]) -> None:
-        """Let somebody hear what comes from now on; *connect* opens the channel."""
+        """Add a hearer of what comes from now on; *connect* opens the channel."""
         with self._changed:
             if self._channel is None:
                 self._channel = connect()
             self._heard[hearer] = set()
 
     def leave(self, hearer: object) -> None:
-        """Let somebody hear no more, and close the channel after the last one."""
+        """Remove a hearer, and close the channel after the last one."""
         with self._changed:
             self._heard.pop(hearer, None)
             if not self._heard and self._channel is not None:
@@ -61,7 +61,7 @@ class Ear:
 
     def wait(self, hearer: object, end: float) -> set[str]:
         """
-        Wait until somebody has heard anything, or until *end*; look at least once.
+        Wait until *hearer* has heard something, or until *end*; look at least once.
 
         Return what has come and was not seen yet. One thread at a time waits for each hearer.
         """
@@ -70,7 +70,7 @@ class Ear:
             heard = self._heard[hearer]
             while not heard:
                 if self._error is not None:
-                    # Of another thread: to this one, the channel is lost.
+                    # The error of another thread; to this one, the channel is lost.
                     raise ConnectionResetError(ECONNRESET, str(self._error)) from self._error
                 left = end - time.monotonic()
                 if left <= 0 and (looked or self._read):
@@ -101,7 +101,7 @@ class Ear:
             self._read = False
             for each in self._heard.values():
                 each.update(heard)
-            # Another thread has to read from now on.
+            # From now on, another thread has to read.
             self._changed.notify_all()
 
 

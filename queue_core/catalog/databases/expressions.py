@@ -42,9 +42,9 @@ class now(FunctionElement[int]):
 
 class not_indexed(FunctionElement[Any]):
     """
-    A number in a form for which no index is used.
+    A number in a form that keeps a planner from using an index on it.
 
-    SQLite has no statistics, and others may have those of a time when the table was empty.
+    SQLite has no statistics, and those of others may be from a time when the table was empty.
     """
 
     inherit_cache = True
@@ -64,7 +64,7 @@ class if_versions(FunctionElement[bool]):
 
 
 class each_of(FunctionElement[int]):
-    """A table of the column ``value``: the integers of a parameter, which is a list."""
+    """A table with the column ``value``: the integers of a parameter that is a list."""
 
     inherit_cache = True
     name = "each_of"
@@ -87,7 +87,7 @@ class _JsonList(String):
 
 def _as_json(value: Iterable[Any] | None) -> str:
     these = list(value or ())
-    # A list of numbers is shown as JSON writes it, in a fraction of the time.
+    # The `repr` of a list of integers is JSON too, and takes a fraction of the time.
     return repr(these) if these and type(these[0]) is int else json.dumps(these)
 
 

@@ -1,4 +1,4 @@
-"""Idle connections: closed some seconds after their last use, but for one.
+"""Idle connections: closed some seconds after their last use, except for one.
 
 A server has few connections, and an idle process needs only one for its transactions. A thread
 closes the others. It runs only while there are others, so that an idle process has no such thread.
@@ -21,7 +21,7 @@ _RETURNED = "ignis_returned"
 
 
 def close_idle_ones(engine: Engine) -> None:
-    """Close connections of an engine that nobody has used for a while, but for the last one."""
+    """Close connections of an engine that nobody has used for a while, except for the last one."""
     closer = _Closer(engine)
     event.listen(engine, "checkin", closer.returned)
     event.listen(engine, "engine_disposed", closer.disposed)

@@ -109,7 +109,7 @@ class Dialect(ABC):
         """Let the transaction that is about to begin wait for a lock for *seconds* at most."""
 
     def take(self, connection: Connection) -> None:  # noqa: B027 - where many write, rows are locked
-        """Lock others out, if this transaction began *late*: the first write is to follow."""
+        """Lock others out, if this transaction began *late*, just before its first write."""
 
     def shrink_log(self, connection: Connection) -> None:  # noqa: B027 - a server does so itself
         """Free the room of the log of committed transactions."""
@@ -198,10 +198,10 @@ class Dialect(ABC):
         """
         Return the first rows of each key, by *order*, in any order.
 
-        *table* has the column ``id``. *key* are some of its columns of integers; their values are
-        parameters (`given_rows`), and behind them, from which *order* on to look. The parameter
-        *limit* is how many rows of each key there are at most. With *skip_locked*, lock the rows
-        as `skip_locked` does.
+        *table* has the column ``id``. *key* are some of its integer columns. Their values are
+        parameters (`given_rows`), followed by `FIRST`, the value of *order* from which on to look.
+        The parameter *limit* is how many rows of each key there are at most. With *skip_locked*,
+        lock the rows, and pass over those that others have locked.
         """
 
     @abstractmethod
@@ -234,7 +234,7 @@ class Dialect(ABC):
 
     def create_tables(self, connection: Connection, metadata: MetaData, but: Table) -> None:
         """
-        Create all tables except *but*, of which none is there.
+        Create all tables except *but*; none of them may exist yet.
 
         The *info* of an index may restrict it to rows, by the key "where".
         """

@@ -217,8 +217,8 @@ class Postgresql(Dialect):
     name = "postgresql"
     writes_in_parallel = True
     keeps_versions = True
-    # A server commits one transaction with notifications after the other: each has a lock of the
-    # whole server until its log is written. One that does nothing else writes no log.
+    # A server commits transactions with notifications one after the other: each locks the whole
+    # server until its log is written. A transaction that only notifies writes no log.
     notifies_alone = True
     errors = ErrorCodes(
         code_of=_code_of,
@@ -438,14 +438,14 @@ class Postgresql(Dialect):
     def create_tables(self, connection: Connection, metadata: MetaData, but: Table) -> None:
         """Create all tables, find newest rows by their versions, and note the server's timeline."""
         super().create_tables(connection, metadata, but)
-        # A key would look at all versions of its row with each new one.
+        # With a primary key, each new version of a row would cost a look at all the others.
         for name in (table.name for table in VERSIONED):
             connection.exec_driver_sql(f"ALTER TABLE {name} DROP CONSTRAINT {name}_pkey")
             connection.exec_driver_sql(
                 f"CREATE UNIQUE INDEX {name}_by_version ON {name} "
                 "(queue_id, magazine, shard, version)"
             )
-            # By which a server publishes changes to another one (CREATE PUBLICATION).
+            # Logical replication (CREATE PUBLICATION) identifies rows by it.
             connection.exec_driver_sql(
                 f"ALTER TABLE {name} REPLICA IDENTITY USING INDEX {name}_by_version"
             )

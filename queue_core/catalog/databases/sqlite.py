@@ -70,7 +70,7 @@ _READ_NOTIFIED = """
 #: Built once: a text is searched for parameters each time that it is made.
 _LAST_ID = text("SELECT seq FROM sqlite_sequence WHERE name = :name")
 _TEXT = String()
-#: Changes nothing, and needs the database as any statement that may change it.
+#: Changes nothing, but takes the database as any statement that may change it.
 _TAKE = "DELETE FROM sqlite_sequence WHERE 0"
 #: Where a connection notes that its transaction does not have the database yet.
 _LATE = "ignis_late"

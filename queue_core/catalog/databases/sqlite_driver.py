@@ -22,7 +22,7 @@ from sqlalchemy import Engine
 
 from queue_core.errors import Invalid
 
-#: Of so many cursors, those that are gone are forgotten.
+#: At this number of cursors, those that are gone are forgotten.
 _MANY = 32
 
 _engines: WeakValueDictionary[int, Engine] = WeakValueDictionary()

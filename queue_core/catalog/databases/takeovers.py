@@ -1,11 +1,11 @@
 """Takeovers of PostgreSQL: leave out the ids that lost transactions may have assigned.
 
-Of an asynchronous primary, a standby that takes over may lack the last transactions, and its
-sequences go on where it knows them to be. Processes live on, and may hold messages of lost
-transactions. Were their ids assigned again, such a process would settle messages that it has never
-seen. A server that takes over begins a new timeline. So whoever connects to one first raises the
-sequences by more than what can be lost, before it uses them. A row of `locks` for each sequence and
-timeline says that this is done.
+A standby that takes over from an asynchronous primary may lack the last transactions, and its
+sequences continue from the last values that it knows. Processes live on, and may hold messages of
+lost transactions. If the ids of these were assigned again, such a process would settle messages
+that it has never seen. A server that takes over begins a new timeline. So whoever connects to a new
+timeline first raises the sequences by more than can be lost, before it uses them. A row of `locks`
+for each sequence and timeline says that this is done.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from queue_core.catalog.tables import IDS_OF, NUMBERED, locks
 
 #: The least by which ids are raised: a thousand loads a second, for a quarter of an hour.
 JUMP = 1_000_000
-#: How much more it may be, by chance: two standbys that take over one after the other, and do not
-#: know of each other, begin timelines of one number. A role that may not set a sequence counts.
+#: The most that is added at random: two standbys that take over one after the other, unknown to
+#: each other, begin timelines of one number. A role that may not set a sequence counts it up.
 _SET_MORE, _COUNT_MORE = 1 << 30, 1_000_000
 
-# A standby has no timeline of its own. Some servers of platforms do not tell theirs. As a negative
-# number, it is none of a queue.
+# A standby has no timeline of its own, and the servers of some platforms do not tell theirs. It is
+# negative, so that it is never the id of a queue.
 _TIMELINE = (
     "SELECT CASE WHEN pg_is_in_recovery() OR to_regclass(%s) IS NULL THEN NULL "
     "WHEN NOT has_table_privilege(%s, 'SELECT') THEN NULL ELSE "
     "-('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint END"
 )
 _DONE = "SELECT name FROM locks WHERE name = ANY(%s) AND queue_id = %s"
-#: A role raises those sequences that it may use, and each other one is raised by those who may.
+#: A role raises the sequences that it may use; the others are raised by roles that may use them.
 _MAY = (
     "SELECT has_table_privilege(%(locks)s, 'INSERT') AND has_sequence_privilege(%(of)s, 'USAGE') "
     "AND current_setting('transaction_read_only') = 'off', "

@@ -4,7 +4,7 @@ SQLite itself would try less and less often, down to ten times a second. A write
 for long would then lose to newer ones, and starve among many processes. Here all try at the same
 pace, but for the first in line: it tries so often that it hardly waits, which many could not do
 without keeping the processors busy. The line is a lock of the database's folder, which the kernel
-gives up with its process. It decides only who tries more often; the file itself is SQLite's.
+releases when its process ends. It decides only who tries more often; the file itself is SQLite's.
 """
 
 from __future__ import annotations

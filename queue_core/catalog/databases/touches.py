@@ -11,7 +11,7 @@ import os
 import select
 from contextlib import suppress
 
-#: Of inotify: the attributes of a file have changed, of which its times are some.
+#: Of inotify: the attributes of a file, such as its times, have changed.
 _ATTRIBUTES = 0x4
 #: What is read at once: far more than the touches that come together, each of 16 bytes.
 _SIZE = 1 << 16

@@ -186,14 +186,14 @@ def heartbeat(connection: Connection, consumer: Consumer) -> None:
 
 
 def next_ticket(connection: Connection, consumer: Consumer, count: int = 1) -> tuple[int, int]:
-    """Return the last one of the next numbers, and the time; raises `ConsumerFenced`."""
+    """Reserve *count* numbers; return the last one, and the time. Raises `ConsumerFenced`."""
     return _guarded(connection, consumer, _NEXT_TICKETS, count=count)
 
 
 def acknowledge(
     connection: Connection, consumer: Consumer, upto: int, logged: int, queue_ids: Sequence[int]
 ) -> None:
-    """Let the tickets up to *upto* be finished; *logged* and *queue_ids* as in `check`."""
+    """Mark the tickets up to *upto* as finished; *logged* and *queue_ids* as in `check`."""
     furthest = case((consumers.c.acknowledged < upto, upto), else_=consumers.c.acknowledged)
     finishing = _changing(**seals.changing(consumers, acknowledged=furthest))
     last, _ = _guarded(connection, consumer, finishing)
@@ -380,7 +380,7 @@ _HOLDS_NOTHING = ~exists().where(slices.c.consumer_id == consumers.c.id)
 
 def forget(connection: Connection, before: int) -> None:
     """
-    Remove consumers of processes that are idle since *before* and hold nothing.
+    Remove consumers of processes that have been idle since *before* and hold nothing.
 
     Their names are never used again: a process takes another one each day. Consumers with names
     that somebody chose stay, and so do those of streaming queries: a checkpoint may come back after
@@ -408,7 +408,7 @@ def forget_named(connection: Connection, names: Iterable[str]) -> list[str]:
 
 
 def forget_unused(connection: Connection, before: int) -> list[str]:
-    """Remove consumers with heartbeats of which the last was before a time, and hold nothing."""
+    """Remove consumers whose last heartbeat was before a time, and that hold nothing."""
     conditions = [consumers.c.heartbeat_at < before, _HOLDS_NOTHING]
     ids = connection.scalars(select(consumers.c.id).where(*conditions)).all()
     return _remove(connection, ids, conditions)

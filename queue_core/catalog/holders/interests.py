@@ -110,7 +110,7 @@ def register(
 
 
 def show(connection: Connection, consumer: Consumer, queue_ids: Collection[int]) -> None:
-    """Note that a consumer reads some queues, which has no say in who else may."""
+    """Note that a consumer reads some queues, without any claim on them."""
     _add(connection, consumer, queue_ids, priority=None, claim=NONE, interested=False)
 
 

@@ -64,7 +64,7 @@ def reserved_ticket(
     connection: Connection, consumer: Consumer, numbers: TicketNumbers, locked: ConsumerRow
 ) -> tuple[int, int, range]:
     """
-    Return the same for a consumer whose row is locked, without a row, and a new block of numbers.
+    Return the same as `new_ticket` without a row, for a locked consumer, and a block of numbers.
 
     The block is to be kept after the commit, unless it is empty.
     """

@@ -133,7 +133,7 @@ class Identity:
             # Most adopted catalogs were restored by other means than `ignis restore`.
             now = dialect.read_clock(connection)
             _put(connection, storage=self._storage.name, **{ADOPTED: token, RESTORED_AT: str(now)})
-            # What another clock fired, which was ahead of this one, was fired before that too.
+            # Messages that were fired by a clock that was ahead of this one were fired before, too.
             late = update(slices).where(slices.c.fired_at > now)
             connection.execute(late.values(seals.changing(slices, fired_at=now)))
             return store

@@ -37,7 +37,7 @@ from queue_core.values.rows import Numbers
 Flags: TypeAlias = npt.NDArray[np.bool_]
 #: Keys of one statement. PostgreSQL would compile larger ones first, and parameters are limited.
 AT_ONCE = 1 << 13
-#: A place is one number: that of the first byte of a key among those of all, and the key's size.
+#: A place is one number: the offset of a key's first byte among the bytes of all, and its size.
 _SIZES = 256
 #: Keys that one transaction removes: writers wait for it.
 STEP = 10_000
@@ -45,13 +45,13 @@ STEP = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownKeys:
-    """The messages of a load beside the known keys."""
+    """The messages of a load, compared with the known keys."""
 
     #: Which messages have no known key, and no key of an earlier one.
     is_new: Flags
     #: The keys to add, in order.
     new_keys: pa.LargeBinaryArray
-    #: Keys that were loaded until this time are not known.
+    #: Keys that were loaded up to this time do not count as known.
     since: int
 
 
@@ -87,7 +87,7 @@ def add(connection: Connection, queue_id: int, known: KnownKeys) -> bool:
 
 
 def forgettable(connection: Connection) -> dict[int, int]:
-    """Return the queues that have keys, and until when loaded ones need not be known."""
+    """Return the queues that have keys, and up to which time of loading they may be forgotten."""
     now, found, queue_id = dialect.read_clock(connection), {}, -1
     following = select(func.min(dedup.c.queue_id)).where(dedup.c.queue_id > bindparam("queue"))
     while (queue_id := connection.scalar(following, {"queue": queue_id})) is not None:
@@ -105,7 +105,7 @@ def forget(connection: Connection, queue_id: int, until: int) -> bool:
     oldest = select(dedup.c.key).where(here, dedup.c.loaded_at <= until)
     # Without those that a load has locked, so that no two transactions wait for each other.
     some = oldest.order_by(dedup.c.loaded_at).limit(STEP).with_for_update(skip_locked=True)
-    # As a sum, so that no index of it is used for all that are old.
+    # As a sum, so that no index on it is used to walk all old keys.
     old = dedup.c.loaded_at + 0 <= until
     with dialect.of(connection).by_index(connection):
         gone = connection.execute(delete(dedup).where(here, old, dedup.c.key.in_(some)))
@@ -125,7 +125,7 @@ def _are_fresh(
 
 
 def _given(keys: pa.LargeBinaryArray) -> Iterator[tuple[int, Numbers, dict[str, Any]]]:
-    """Yield the number of a key; the places of it and of those behind it; and the parameters."""
+    """Yield parts of the keys: the number of the first one, their places, and the parameters."""
     for start in range(0, len(keys), AT_ONCE):
         some = keys[start : start + AT_ONCE]
         _, offsets, data = some.buffers()

@@ -48,7 +48,7 @@ _INSERT = insert(failures).inline()
 def record_same(
     connection: Connection, queue_id: int, moved: Moved, kind: str, reason: str | None
 ) -> None:
-    """Store that messages failed for one reason, which nobody held."""
+    """Store that messages that nobody held have failed, for one reason."""
     ids, attempts = _attempts(moved)
     packed = pack_same(id_map.logical(connection, ids), attempts, kind, reason)
     store(connection, queue_id, None, packed, _shard_of(moved), {kind: len(ids)})
@@ -65,7 +65,7 @@ def record_each(
     compacted: bool,
 ) -> None:
     """
-    Store why messages with `REASONS` failed, which *consumer_name* held; without one: rejected.
+    Store why messages of *consumer_name* failed, by their `REASONS`; without one: rejected.
 
     *at*: when. Without *compacted*, no compaction has made one of their segments.
     """
@@ -104,8 +104,8 @@ def pack_same(
     """
     Pack failures of messages with these ids for one reason.
 
-    *attempts*: how often each had failed before. Whoever knows them before a transaction packs them
-    first.
+    *attempts*: how often each had failed before. A caller that knows them before its transaction
+    packs them then.
     """
     ids, (attempts,) = _sorted(ids, [attempts])
     return _packed_same(ids.tobytes(), attempts.tobytes(), kind, reason)
@@ -179,7 +179,7 @@ def forget(connection: Connection, until: Mapping[int, int]) -> None:
         connection.execute(delete(failures).where(here, failures.c.failed_at < time))
 
 
-# A transaction that is tried again, or for which they were packed before, finds them here.
+# Cached for a transaction that is tried again, or for which they were packed before.
 @lru_cache(maxsize=1)
 def _packed_same(ids: bytes, attempts: bytes, kind: str, reason: str | None) -> bytes:
     numbers = np.frombuffer(ids, np.int64)
@@ -235,7 +235,7 @@ def store(
         index_elements=list(tallies.primary_key),
         set_={"total": tallies.c.total + new.excluded.total},
     )
-    # The counters of this shard change too. So only those wait for the row that wait anyway.
+    # Whoever waits for this row waits anyway, for the counters of the shard.
     tally = {"queue_id": queue_id, "name": FAILURES, "shard": shard}
     # Sorted, so that no two transactions wait for each other.
     tallied = [tally | {"label": kind, "total": count} for kind, count in sorted(kinds.items())]

@@ -133,12 +133,12 @@ def _present(only: _Only = lambda _: (), *, everything: bool = False) -> Select[
     found = queues.outerjoin(sums, sums.c.queue_id == queues.c.id).outerjoin(
         heads, heads.c.queue_id == queues.c.id
     )
-    # Once for all ages, so that equal times have equal ones.
+    # Read once, so that equal times have equal ages.
     clock = select(dialect.now().label("now")).subquery("clock")
     found = found.outerjoin(logged, logged.c.queue_id == queues.c.id).join(clock, true())
 
     def first_of(name: str) -> ColumnElement[int]:
-        # What a log still has is mostly newer than what a subscription has taken in.
+        # The messages in a log are mostly newer than those that a subscription has taken in.
         taken_in, behind = heads.c[name], logged.c.loaded_at
         return func.coalesce(case((taken_in < behind, taken_in), else_=behind), taken_in)
 
@@ -147,7 +147,7 @@ def _present(only: _Only = lambda _: (), *, everything: bool = False) -> Select[
         age = clock.c.now - at
         return case((age < 0, 0), else_=age)
 
-    # When it was made, or given another place.
+    # When a subscription was made, or given another place.
     moved_at = -queues.c.ends_at
     placed_at = case((moved_at > queues.c.created_at, moved_at), else_=queues.c.created_at)
 
@@ -240,10 +240,10 @@ def stuck(
     connection: Connection, now: int, queues: Mapping[int, QueueSettings], *, everything: bool
 ) -> dict[int, tuple[int, int]]:
     """
-    Return, by queue, how many messages are in flight for longer than `sweep_after`, and since when.
+    Return, by queue, how many messages are in flight longer than `sweep_after`, and since when.
 
-    No heartbeat is needed for them, so it also finds those of a process that sent none, and is
-    dead. *queues*: the settings of the queues by their ids. *everything*: whether these are all.
+    It needs no heartbeats, so it also finds the messages of a dead process that sent none.
+    *queues*: the settings of the queues by their ids. *everything*: whether these are all.
     """
     alike: dict[tuple[int, int], list[int]] = defaultdict(list)
     for queue_id, settings in queues.items():

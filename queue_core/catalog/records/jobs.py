@@ -1,4 +1,4 @@
-"""Jobs: redrives of a row each, which go on step by step as their times come.
+"""Jobs: redrives with a row each, which go on step by step, each step when it is due.
 
 A step is one transaction. It moves messages, counts them in the row, and sets when the next one is
 due, by the rate. It first locks the row, and checks that the job is open and has moved as many
@@ -168,7 +168,7 @@ def begin(connection: Connection, job: Job) -> None:
 
 
 def lock(connection: Connection, job: Job, rest: float = 0.0, **why: str) -> None:
-    """Lock a job for a step; set when it is due otherwise, and *why*; raises `NotMine`."""
+    """Lock a job for a step; without `count`, it is due in *rest* seconds. Raises `NotMine`."""
     as_known = _open(job.id).where(jobs.c.moved == job.moved)
     _change(connection, as_known, due_at=dialect.after(rest), **why)
 

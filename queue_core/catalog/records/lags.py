@@ -61,7 +61,7 @@ _TAKEN_IN = (
     .group_by(slices.c.queue_id)
 )
 
-#: The subscriptions to a queue that were stopped to be dropped. Others a person has deactivated.
+#: The subscriptions to a queue that `trim` has stopped to drop them; a person stops others.
 _ENDING = select(queue_rows.c.id).where(
     queue_rows.c.root_id == bindparam("root"),
     queue_rows.c.snapshot_of == 0,
@@ -92,7 +92,7 @@ def _sum(
 
 def of_row(row: Any, size: int) -> Lag:
     """Return the lag of a subscription by its figures and its `sizes`."""
-    # By a message that has come back, it is no later: the subscription had it in time.
+    # A message that came back makes it no later: the subscription had it in time.
     wait = row.longest_wait
     return Lag(row.waiting or 0, None if wait is None else wait / 1e6, size, row.placed_for / 1e6)
 
@@ -108,7 +108,7 @@ def late(connection: Connection, root_id: int) -> list[QueueInfo]:
     """
     Return the subscriptions to a queue that must be stopped, since they exceed their budgets.
 
-    Also those that were stopped to be dropped, and were not.
+    They include those that were stopped to be dropped, and are still there.
     """
     limited = [
         queue

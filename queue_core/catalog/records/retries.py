@@ -1,8 +1,7 @@
 """Due times: when messages of the sideline are to return to main.
 
-A message of the sideline has a time (`slices.due_at`), is dead, or has neither: then it waits for
-the next shovel. Each message has its state itself, so that it keeps it when the setting `retry`
-changes.
+A message of the sideline has a time (`slices.due_at`), is dead, or neither: then it waits for the
+next shovel. The message itself has this state, and so keeps it when the setting `retry` changes.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def next_due(connection: Connection, names: Collection[str] | None = None) -> li
 def find_due(
     connection: Connection, queue_id: int, limit: int, but: Collection[int]
 ) -> list[tuple[int, int]]:
-    """Return the ids and shards of slices that are due, *but* in some; the longest due first."""
+    """Return ids and shards of slices that are due, except in *but*; the longest due first."""
     now = dialect.read_clock(connection)
     others = [slices.c.shard.not_in(but)] if but else []
     query = (
@@ -87,7 +86,7 @@ def overdue(connection: Connection, now: int, only: Collection[int] | None) -> d
 
 
 def begin(connection: Connection, queue_id: int) -> None:
-    """Make messages due now that have no time, because their queue gets a policy."""
+    """Make messages without a time due now, because their queue gets a policy."""
     connection.execute(
         update(slices)
         .where(*in_queue(queue_id, Magazine.SIDELINE), *TIMELESS)

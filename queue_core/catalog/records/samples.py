@@ -187,7 +187,7 @@ _SET_TIMINGS = {seconds: _setting_timings(seconds) for seconds in KEPT_SECONDS}
 def timings_since(
     connection: Connection, after: int, queue_ids: Collection[int] | None
 ) -> dict[int, dict[str, int | None]]:
-    """Return how many microseconds messages of some queues took after a time; None: of all."""
+    """Return how many microseconds messages took after a time, in some queues; None: in all."""
     query = select(samples.c.queue_id, samples.c.timings).where(
         samples.c.seconds == FINEST,
         samples.c.taken_at > after,
@@ -219,7 +219,7 @@ def since(
     if upto is not None:
         query = query.where(samples.c.taken_at <= upto)
     if queue_id is not None:
-        # Not as one of some: for the order, SQLite would look through the samples of all queues.
+        # Not by `one_of`: for the order, SQLite would look through the samples of all queues.
         query = query.where(samples.c.queue_id == queue_id)
     return connection.execute(query.order_by(samples.c.taken_at))
 

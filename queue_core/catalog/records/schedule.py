@@ -32,8 +32,8 @@ def claim(
     """
     Claim a task of a queue; return whether it is due, and no other process has claimed it.
 
-    *interval* has the seconds between the beginnings of two runs, and *first* those from the first
-    claim to the first run. A shorter interval applies at once.
+    *interval*: seconds between the beginnings of two runs. *first*: seconds from the first claim to
+    the first run; by default, *interval*. A shorter interval applies at once.
     """
     now = dialect.now()
     step, delay = int(interval * 1e6), int((interval if first is None else first) * 1e6)
@@ -52,7 +52,7 @@ def claim(
         .returning(_has_run(task_runs.abandoned()))
     )
     if abandoned is not None:
-        # A claim that has waited for another one has not seen that it has given the runs up.
+        # If this claim waited for another one, it has not seen that the other gave the runs up.
         return not abandoned or task_runs.give_up(connection, queue_id, task)
     fresh = dialect.insert_new(connection, schedule).values(
         queue_id=queue_id, task=task, begun_at=now, due_at=now + (delay or step)

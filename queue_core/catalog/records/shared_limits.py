@@ -24,7 +24,7 @@ from queue_core.values.model import Magazine
 
 
 def lock(connection: Connection, limits: Iterable[Limit]) -> None:
-    """Let nobody else fire by those of some limits that have a name, or change them."""
+    """Lock those of some limits that have a name: nobody else fires by them, or changes them."""
     token_buckets.lock(connection, {BucketKey.of(0, each) for each in by_name(limits).values()})
 
 

@@ -66,7 +66,7 @@ def is_held(connection: Connection, queue_id: int, task: str) -> bool:
 
 def claim(connection: Connection, stream: str, number: int, runs: Sequence[dict[str, Any]]) -> None:
     """Add the runs of a round: of each its job, its task, its target and its share."""
-    # These runs do what abandoned ones of the same jobs have left.
+    # These runs take over what abandoned ones of the same jobs have left.
     for queue_id, task in sorted({(run["queue_id"], run["task"]) for run in runs}):
         give_up(connection, queue_id, task)
     until = dialect.read_clock(connection) + int(HOLD_SECONDS * 1e6)

@@ -108,7 +108,7 @@ def of_values(
 def spend_of_values(
     connection: Connection, queue_id: int, column: str, until: Mapping[str, int], full_before: int
 ) -> None:
-    """Note the same for some values, and now and then forget those whose buckets are full."""
+    """Note up to which time the tokens of values are spent; now and then, forget full buckets."""
     place = {"queue_id": queue_id, "of_column": column}
     statement = dialect.upsert(dialect.of(connection), token_buckets, "spent_until")
     rows = [place | {"value": key, "spent_until": at} for key, at in sorted(until.items())]

@@ -96,7 +96,7 @@ def read(connection: Connection, queue_ids: Sequence[int]) -> Iterator[RowMappin
 
 
 def forget(connection: Connection, before: int) -> None:
-    """Remove traces of failures before a time that are forgotten, and of which no newer one is."""
+    """Remove traces from before a time if all failures that they may belong to are forgotten."""
     its_failures = select(failures.c.id).where(
         failures.c.queue_id == traces.c.queue_id,
         failures.c.failed_at <= traces.c.failed_at + RENEWED,

@@ -135,7 +135,7 @@ class Changes:
         """
         Move these rows, loaded, to the tail of their shard in a magazine; *counter* counts.
 
-        With *new*, as that slice, which is not in the catalog. *values* of other columns are new.
+        With *new*, as that slice, which is not in the catalog. *values* are those of other columns.
         """
         if not rows:
             return
@@ -154,7 +154,7 @@ class Changes:
         """
         Move slices, or rows of them, as `move` does.
 
-        *values* of other columns are new: one for all, or one for each slice, with `NULL` for none.
+        *values* of other columns: one for all slices, or one for each, with `NULL` for none.
         """
         self._leave_all(batch, counter)
         for key, range in batch.by_shard() if to is Magazine.MAIN else ():

@@ -34,7 +34,7 @@ from queue_core.catalog.slices.tails import Room, allocate
 from queue_core.catalog.tables import id_map, shards, slices
 from queue_core.values.model import Extent, Magazine, State
 
-#: What a copy of a slice has not: a holder, and the ranks of a fair queue.
+#: What a copy of a slice lacks: a holder, and the ranks of a fair queue.
 _NOT_COPIED = {"consumer_id": None, "ticket": None, "rank": None, "rank_step": None}
 
 

@@ -5,7 +5,7 @@ begins each of its flows at the virtual time of the queue, or after the flow's l
 is later. Messages that come back to main, and rows that were staged before the queue was fair, have
 one flow together. A queue is fair if it has the row of its virtual time.
 
-Guard: loads of one shard are one after another, because they allocate its places first. So the
+Guard: loads into one shard follow one another, because they allocate its places first. So the
 messages of a flow in a shard have rising ranks. Two loads of one flow into different shards may
 give it the same ranks; its end is that of the load that reaches further. Firings advance the
 virtual time, under the locks of all shards. Messages that come back at their places set it back,
@@ -56,8 +56,8 @@ def hold(connection: Connection, queue_id: int) -> None:
     """
     Wait for those that fire, settle or move messages of a queue, and keep new ones waiting.
 
-    Before the row of the queue, as all verbs. Otherwise, firings would pass over the slices, which
-    `begin` and `end` lock, and find nothing, and messages would come back by the former rule.
+    This comes before the lock of the queue's row, as in all verbs. Without it, firings would pass
+    over the slices that `begin` and `end` lock, and messages would come back by the former rule.
     """
     for magazine in Magazine:
         shard_locks.lock(connection, [queue_id], magazine)
@@ -198,7 +198,7 @@ def _write(connection: Connection, queue_id: int, finishes: Mapping[int, int]) -
 @lru_cache(maxsize=4)
 def _put(database: dialect.Dialect) -> Executable:
     new = database.insert_new(flows)
-    # Of a flow that another load has lengthened since it was read, in another shard.
+    # Another load may have lengthened the flow in another shard since it was read.
     furthest = case(
         (flows.c.finish < new.excluded.finish, new.excluded.finish), else_=flows.c.finish
     )

@@ -31,8 +31,8 @@ from queue_core.values.model import ROW_BITS, Magazine, Slice
 from queue_core.values.rows import Rows
 
 _NAMES = ("at", "first", "upto")
-#: Until they have places of their own, these messages come after all that have one, in the order of
-#: their offsets, and the rows between them count: so no two slices interleave.
+#: Where messages without places stand: after all that have one, in the order of their offsets, each
+#: of which has room for the rows of a segment, so that no two slices interleave.
 _AFTER = 1 << 61
 _COLUMNS = (
     *("shard", "first_offset", "segment_id", "row_start", "row_stop", "bitmap"),
@@ -61,7 +61,7 @@ def behind(
     """
     Return the next messages of logs for shards of subscriptions, as slices without ids.
 
-    *wanted*: how many of each shard, unless the log has fewer, or *most* slices have less.
+    *wanted*: how many of each shard. There are fewer if the log, or *most* slices, have fewer.
     """
     found: dict[ShardKey, list[Slice]] = {}
     for queue_id in sorted({key[0] for key in wanted}):
@@ -81,7 +81,7 @@ def _behind(
     ends = {key: backlog[key].cursor for key in wanted}
     left, mean = dict(wanted), 1.0
     while left:
-        # Each row has a message at least; once some are known, about as many as those.
+        # Each row has at least one message; once some rows are known, about as many as these.
         upto = {
             key: ends[key] + min(count, int((most - len(found[key])) * mean))
             for key, count in left.items()

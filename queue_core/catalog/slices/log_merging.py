@@ -1,4 +1,4 @@
-"""Small neighbouring rows of a log, which become one.
+"""Merge small neighbouring rows of a log into one.
 
 A firing from a subscription inserts a slice for each row of the log that it takes. Rows of one
 minute are merged, by the clock, so that a start at a whole minute stays exact.
@@ -31,7 +31,7 @@ from queue_core.values.model import MAX_SEGMENT_ROWS, Magazine, QueueInfo, Stage
 MINUTE = 60_000_000
 #: The least number of rows that become one.
 NEIGHBOURS = 4
-#: So many rows of a shard are looked at, the newest ones. Once they are merged, earlier ones are.
+#: How many rows of a shard are looked at: the newest; once these are merged, earlier ones.
 LOOK = 1 << 12
 
 #: Rows of a log that follow one another.
@@ -123,7 +123,7 @@ def _is_between(cursors: Sequence[int], begin: int, stop: int) -> bool:
 def merge(
     connection: Connection, queue: QueueInfo, rows: Neighbours, staged: Staged, repacked: Repacked
 ) -> bool:
-    """Let rows of a log become one, of a new segment; return whether they still could."""
+    """Merge rows of a log into one, of a new segment; return whether this was still possible."""
     first, last = rows[0], rows[-1]
     given = {"queue": queue.id, "at": first.shard}
     these = given | {"first": first.first_offset, "last": last.first_offset}

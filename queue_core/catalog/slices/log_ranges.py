@@ -1,7 +1,7 @@
 """Ranges of a log, by the offsets of each shard: where they are, and the messages in them.
 
-Nothing is locked. Guard: who reads a range does so in one transaction, which sees one state of the
-catalog, and compares where the log begins then. Afterwards, files stay for the grace of vacuum.
+Nothing is locked. Guard: a reader reads a range in one transaction, which sees one state of the
+catalog, and compares where the log begins. Afterwards, files stay for vacuum's grace period.
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 
 A message of the log has an offset: how many messages were loaded into its shard before it. Retries
 and edits give a message a new place, and no new offset. Loads write a row of `log_slices` for each
-segment and shard. Whether they must says the row that gives them their places, so that a load that
-has read older settings does as the queue does now.
+segment and shard. The row from which a load gets its places says whether the queue has a log now,
+even if the load has read older settings.
 
 Guard: the statement that allocates places also gives the offsets, and its row stays locked until
-the commit. So offsets rise in the order of commits, and a rollback leaves no gap. Who copies from a
-log locks the row of `logs` for reading and checks that it begins early enough, and `trim` locks it
-for writing. A segment stays while a row of a log or a slice names it.
+the commit. So offsets rise in the order of commits, and a rollback leaves no gap. A copy from a log
+locks the row of `logs` for reading and checks that it begins early enough; `trim` locks it for
+writing. A segment stays while a row of a log or a slice names it.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def places(connection: Connection, queue_id: int, start: Start) -> dict[int, int
     """
     Return an offset of each shard of a log; it is not trimmed until the transaction ends.
 
-    Raises `BadOption` for a time that is to come, and `NoSuchQueue` if the other one was dropped.
+    Raises `BadOption` for a time in the future, and `NoSuchQueue` if the other one was dropped.
     """
     held = _HOLD.with_for_update(read=True)
     first = {row.shard: row.start for row in connection.execute(held, {"queue": queue_id})}
@@ -177,12 +177,12 @@ def places(connection: Connection, queue_id: int, start: Start) -> dict[int, int
     if isinstance(start, QueueInfo):
         if start.root != queue_id:
             raise BadOption(
-                f"queue {start.name!r} reads the log of another queue, so that its place says "
-                "nothing here; name a subscription to the same queue"
+                f"queue {start.name!r} reads the log of another queue, so its place means nothing "
+                "here; name a subscription to the same queue"
             )
         there = cursors(connection, start.id)
         if not there:
-            raise NoSuchQueue(f"queue {start.name!r} was dropped, so that its place is not known")
+            raise NoSuchQueue(f"queue {start.name!r} was dropped, so its place is unknown")
         if not start.detached_at and not any(each.log_of or each.cursor for each in there.values()):
             raise BadOption(
                 f"queue {start.name!r} has the messages of a log, and no place in it; name a "
@@ -194,7 +194,7 @@ def places(connection: Connection, queue_id: int, start: Start) -> dict[int, int
         return last
     if start > dialect.read_clock(connection) + SOON:
         time = datetime.fromtimestamp(start // 1_000_000, UTC).isoformat(" ", "seconds")
-        raise BadOption(f"{time}: this time is to come; use 'latest', or a time that has passed")
+        raise BadOption(f"{time}: this time is in the future; use 'latest', or a past time")
     return {
         shard: at_time(connection, queue_id, shard, start, (first[shard], end))
         for shard, end in last.items()
@@ -281,7 +281,7 @@ def between(
     if end is None:
         return {shard: Cursor(queue_id, at) for shard, at in first.items()}
     last = places(connection, queue_id, end)
-    # An end of 0 would be none; there is nothing before it.
+    # A cursor_end of 0 means no end, so a shard whose end is 0 reads no log at all.
     return {
         shard: Cursor(queue_id if last[shard] else 0, min(at, last[shard]), last[shard])
         for shard, at in first.items()
@@ -290,7 +290,7 @@ def between(
 
 def measure(connection: Connection, wanted: Mapping[int, Cursor], expired: int = 0) -> Extent:
     """
-    Return how much of a log subscriptions have before them, given by shards.
+    Return how much of a log cursors, which are given by shards, have yet to read.
 
     *expired*: what was loaded up to this time has expired.
     """

@@ -69,7 +69,7 @@ def side_by_side(
         return np.zeros(0, np.int64)
     starts = [range.start for _, range in shards]
     sizes = np.diff([*starts, len(batch)])
-    # As if the places of each shard followed those of the one before, all shards are one line.
+    # Put all shards on one line, as if the places of each followed those of the one before.
     lowest = batch.position[starts]
     span = np.maximum.reduceat(batch.end, starts) - lowest
     in_line = np.repeat(np.cumsum(span) - span - lowest, sizes)
@@ -161,7 +161,7 @@ def _moving(database: dialect.Dialect, same: tuple[str, ...], each: tuple[str, .
     own = {name: given.c[name] for name in each}
     here = [slices.c.id == given.c.slice_id]
     if database.keeps_versions:
-        # A planner who takes the table for an empty one would look through all of its ids.
+        # A planner that takes the table for an empty one would look through all of its ids.
         here.append(dialect.one_of_given(slices.c.id, "these"))
     return update(slices).where(*here).values(values | own | {"seal": seal})
 

@@ -100,7 +100,7 @@ def present(connection: Connection, segment_ids: Collection[int]) -> set[int]:
 
 
 def unnamed(connection: Connection) -> dict[int, str | None]:
-    """Return the segments, and their files, that two settlements have left to each other."""
+    """Return segments that nothing names, and their files: settlements left them to each other."""
     return dict(connection.execute(select(segments.c.id, segments.c.file).where(~_NAMED)).all())
 
 

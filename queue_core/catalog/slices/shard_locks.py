@@ -39,7 +39,7 @@ from queue_core.values.model import Magazine
 if TYPE_CHECKING:
     from queue_core.catalog.database import Catalog
 
-#: The shard whose log that of a subscription reads.
+#: The shard whose log a shard of a subscription reads.
 ROOT = shards.alias("root")
 _KEY = ("queue_id", "magazine", "shard")
 #: The head of a shard to which messages have come back since it was found: before all places.
@@ -99,8 +99,8 @@ def _reading(
     """
     Return the statement that reads backlogs, with locks or not, and whether suspects wait.
 
-    For a list of queues, PostgreSQL would plan it anew each time, which takes longer than to run it
-    for one; so unless there are *several*, the queue is no list.
+    For a list of queues, PostgreSQL plans it anew each time, which takes longer than to run it for
+    one. So unless there are *several*, the parameter is the id of one queue.
     """
     each: FromClause = shard_locks
     if not database.keeps_versions:
@@ -153,7 +153,7 @@ def any_held(database: dialect.Dialect) -> ColumnElement[bool]:
     def any_in(source: FromClause, rows: Sequence[FromClause]) -> ColumnElement[bool]:
         loads, locks, counts = rows
         left = reduce(add, (counts.c[name] for name in LEFT))
-        # Also a difference that cannot be is one.
+        # Not by "more than": a difference that is impossible counts, too.
         held = loads.c.loaded + _behind(locks) - counts.c.damaged != left
         return exists().select_from(source).where(held)
 
@@ -267,8 +267,8 @@ def lock_these(
     found = _backlogs_of(connection.execute(query, given).all())
     if not any(shard.log_of and shard.version > seen[key].version for key, shard in found.items()):
         return found
-    # Another transaction has ended meanwhile. The statement sees the cursor that this one has left,
-    # and not yet what it took in before it.
+    # Another transaction ended during the wait. The statement sees the cursor that it has left, and
+    # not yet the messages that it took in.
     ids, magazines, numbers = (sorted({key[at] for key in found}) for at in range(len(_KEY)))
     present = backlog(connection, ids, Magazine(magazines[0]), numbers)
     return {key: present[key] for key in found}
@@ -288,7 +288,7 @@ def load_pointers(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Horizon:
-    """A moment. A query that handles only messages loaded by then ends."""
+    """A moment: a query that handles only messages loaded by then comes to an end."""
 
     #: The load pointer of each shard: only messages before it are fired.
     pointers: Mapping[ShardKey, int]

@@ -67,7 +67,7 @@ def look(
     Return whether some queues have suspects in main; None if no slice is eligible at all.
 
     A consumer also sees the suspects that it holds. Other magazines have none. With *logged*, the
-    messages of logs count that wait for subscriptions.
+    messages of logs that wait for subscriptions count, too.
     """
     given = eligible.given | {"suspects_of": queue_ids}
     if logged:
