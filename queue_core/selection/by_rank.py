@@ -77,7 +77,7 @@ def take_to_level(
     """
     Take the messages of the lowest ranks within limits, none of a rank above *upto*.
 
-    All are of one queue. Returns them, and whether there is no room for more. One message is taken
+    All are of one queue. Returns them, and whether the limits allow no more. One message is taken
     even if it exceeds *max_bytes*. Of equal ranks, those of the first slices come first.
     """
     lines = _Lines(taken)

@@ -75,7 +75,7 @@ class _Family(NamedTuple):
 
     @property
     def is_cut(self) -> bool:
-        """Whether not all of its messages are wanted, so that their order decides which are."""
+        """Whether only some of its messages are wanted, so that their order decides which."""
         is_limited = self.limit is not None or self.max_bytes is not None
         return is_limited or bool(self.rules.limits)
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 #: that makes room also wakes those who wait.
 IN_FLIGHT_SECONDS = 1.0
 
-#: Seconds after which to look again for messages that another transaction keeps. It may be rolled
-#: back, of which nobody is notified.
+#: Seconds after which to look again for messages that another transaction keeps. Nobody is notified
+#: when it is rolled back.
 LOCKED_SECONDS = 0.5
 
 

@@ -32,7 +32,8 @@ from queue_core.values.plan import Taken, before, in_proportion, messages_in, sh
 MAX_SLICES = 1 << 13
 #: The number of slices of each shard in the first page.
 PAGE = 8
-#: The most slices in the first page, if the last firing is known: of each shard, and of a few.
+#: If the last firing is known, the most slices of a shard in the first page: at least the first
+#: number; with few shards, a share of the second.
 _LARGE_PAGE = 64
 _LARGE_PAGE_OF_FEW = 1024
 #: By which factor a page is larger than the one before, at least and at most.
@@ -100,7 +101,7 @@ def take_shares(
     *heads*: the places before which nothing waits, if they are known.
     """
     most = most_slices(request, len(shares))
-    # Each slice has a message at least.
+    # Each slice has at least one message.
     limits = {
         key: most if count is None else min(count, most)
         for key, count in shares.items()

@@ -87,7 +87,7 @@ class FireRequest(Wanted):
         """
         Return how to read rows of slices that are fired at this time, which saves a transaction.
 
-        None: it is to be found from the ticket.
+        None: the plan must be made from the ticket.
         """
         if not self.queues or len(taken) > MOST_SLICES:
             return None
@@ -107,10 +107,10 @@ class Demand:
     magazine: Magazine = Magazine.MAIN
     #: SQL, or a function of Arrow columns.
     selector: AnySelector | None = None
-    #: Which of these are left for later firings.
+    #: Messages that are left for later firings, whether they match or not.
     left_out: NoneOf | None = None
     order_by: str | None = None
-    #: The order without *order_by*.
+    #: The order if *order_by* is None.
     order: str = BY_SHARD
     #: Whether to take the oldest message if none meets *selector*.
     fallback: bool = False

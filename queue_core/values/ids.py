@@ -191,7 +191,7 @@ def bounds_of(ids: IdSet) -> tuple[int, int]:
 
 
 def numbers_of(ids: Any) -> Numbers:
-    """Return message ids as numbers, in their order; raises `BadOutcome` for one that is none."""
+    """Return message ids as numbers, in their order; raises `BadOutcome` for anything else."""
     if type(ids) is np.ndarray and ids.ndim == 1 and ids.dtype == np.int64:
         return ids
     try:

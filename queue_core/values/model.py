@@ -73,11 +73,11 @@ class QueueInfo:
     deactivated_at: int | None = None
     #: When a person paused it; None if no person did.
     paused_at: int | None = None
-    #: Its settings as the catalog stored them when it was read, also if a caller replaces some.
+    #: Its settings as the catalog stored them when it was read, even if a caller replaces some.
     stored_settings: str | None = None
     #: Whether it was dropped since it was read.
     is_dropped: bool = False
-    #: Of a subscription: the id of the queue whose log it reads; 0: it is none.
+    #: Of a subscription: the id of the queue whose log it reads; 0: it is no subscription.
     log_of: int = 0
     #: Since when it takes nothing more from the log; 0: it still does.
     detached_at: int = 0

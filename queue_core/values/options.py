@@ -165,7 +165,7 @@ def of_calls(name: str, text: str, makers: dict[str, Callable[..., Any]], form: 
             try:
                 return ast.literal_eval(node)
             except ValueError:
-                raise BadOption(f"{ast.unparse(node)} is no value; {form}") from None
+                raise BadOption(f"{ast.unparse(node)} is not a value; {form}") from None
         maker = node.func.id if isinstance(node.func, ast.Name) else None
         if maker not in makers:
             raise BadOption(f"{ast.unparse(node.func)} is unknown; {form}")

@@ -23,11 +23,11 @@ What each verb does to slices:
 | intervene    | removes, moves or loads again the rows that a person chose                     |
 | quarantine   | marks the slices of unreadable segments as damaged                             |
 | repair       | loads damaged slices again in place                                            |
-| take_in      | adds slices of what the log has for a subscription, at the tail of main         |
-| detach       | none; stops or resumes what a subscription gets from a log              |
+| take_in      | adds slices of what the log has for a subscription, at the tail of main        |
+| detach       | none; stops or resumes what a subscription gets from a log                     |
 | trim         | none; removes the beginning of a log                                           |
-| snapshot     | copies those of a subscription into a hidden queue, as waiting                  |
-| seek         | removes those of a subscription; copies those of a snapshot back                |
+| snapshot     | copies those of a subscription into a hidden queue, as waiting                 |
+| seek         | removes those of a subscription; copies those of a snapshot back               |
 | deactivate   | changes none; the queue accepts no more loads and firings                      |
 | drop         | removes all slices of a deactivated queue                                      |
 

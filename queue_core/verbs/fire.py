@@ -42,7 +42,7 @@ from queue_core.verbs.take_in import take_in_for
 #: Seconds to wait for a lock of another transaction: those of ignis take milliseconds, but one of a
 #: caller lasts as long as the caller likes.
 WAIT_SECONDS = 0.5
-#: The wait for `STUCK_SECONDS` after one in vain: other work must not wait for each attempt.
+#: After a wait in vain, waits are brief for `STUCK_SECONDS`: other work must not wait each time.
 BRIEF_SECONDS, STUCK_SECONDS = 0.01, 2.0
 
 #: Where firings have waited in vain lately.
@@ -78,7 +78,7 @@ def fire(
     try:
         take_in_for(catalog, request, _seconds(catalog, request))
     except dialect.StillLocked:
-        # There may be messages that no intake must bring.
+        # Go on: there may be messages that need no intake.
         _stuck.note(catalog.engine, request.where)
         locked = Refusal.by_lock()
     # Only a first look: the transaction that fires looks again.

@@ -37,7 +37,7 @@ def load(
 
     Returns the id of the first message of each segment. Raises `BadOption` for a subscription,
     `PublicationRefused`, `QueueDeactivated`, `NoSuchQueue`, and `SettingsChanged` if the queue's
-    settings are other ones than it has; they stay the same until the transaction ends.
+    settings are no longer those of *queue*; they stay the same until the transaction ends.
     """
     check_loads(queue)
     claim(connection, storage, staged)
@@ -54,7 +54,7 @@ def load(
             runs[run.shard].append((run, _new_slice(queue, segment_id, loaded_at, segment, run)))
     new, tails = _at_tails(connection, queue, runs)
     logged = {key: [columns for _, columns in runs[key[2]]] for key in tails}
-    # Of a queue that has a log since its settings were read, or no longer.
+    # The queue may have got a log, or lost it, since its settings were read.
     logs.correct(connection, logs.add(connection, logged, tails), log_rows)
     if queue.settings.fair_by is not None:
         new = flows.rank_loaded(connection, queue.id, published, new)

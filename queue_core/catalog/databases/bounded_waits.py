@@ -127,7 +127,7 @@ def _connection_class() -> Any:
     import psycopg
 
     class NotConfirmed(psycopg.OperationalError):
-        """A commit of which a standby may know nothing: the server ended its wait for them."""
+        """A commit that no standby may know: the server ended its wait for them."""
 
         outcome_unknown = True
 

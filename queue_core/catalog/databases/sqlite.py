@@ -377,7 +377,7 @@ class Sqlite(Dialect):
         """
         Roll back, and refuse later changes, each of which would be a transaction of its own.
 
-        Its thread may be in a statement, which ends when it asks (`let_abort`), and closes it.
+        A statement of its thread ends when it asks (`let_abort`). The thread then closes it.
         """
         # Unless SQLite was built for it, two threads may not use a connection at once.
         if sqlite3.threadsafety == 3:
@@ -386,7 +386,7 @@ class Sqlite(Dialect):
                 driver.rollback()
 
     def let_abort(self, engine: Engine, is_aborted: Callable[[], bool]) -> None:
-        """Have long statements ask. An interrupt would last as long as rows are half read."""
+        """Let long statements ask whether to end; an interrupt would last until all have ended."""
 
         @event.listens_for(engine, "connect")
         def watch(driver: Any, _: Any) -> None:

@@ -88,7 +88,7 @@ _MOVED = exists().where(
     id_map.c.last_id >= bindparam("first"),
     id_map.c.first_id <= bindparam("last"),
 )
-# One row at least, also if the catalog has none of the segments.
+# At least one row, even if the catalog has none of the segments.
 _ONE = select(_MOVED.label("moved")).subquery()
 _MADE = exists().where(id_map.c.segment_id == segments.c.id)
 _FINDING = select(
