@@ -163,7 +163,7 @@ class Catalog:
                     if spent or not errors.can_retry(error):
                         raise self.translated(error, committing=committing) from error
                 finally:
-                    # After an interrupt that kept the block open, its traceback keeps the locks.
+                    # If an interrupt has kept the block from ending, its traceback keeps the locks.
                     transaction.gen.close()
                 pause = LATE_PAUSE_SECONDS if begins_late else PAUSE_SECONDS * 2**attempt
                 time.sleep(min(random.uniform(0, pause), max(end - time.monotonic(), 0)))

@@ -69,7 +69,7 @@ class SliceScan:
     ) -> None:
         self.connection = connection
         self.now = now
-        # A column may have been added to one of them alone.
+        # The most columns first: one may have been added to a single queue.
         self._queues = sorted(queues, key=lambda queue: -len(queue.schema))
         self._storage = storage
         self.schema = self._queues[0].schema

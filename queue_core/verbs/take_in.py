@@ -1,8 +1,8 @@
 """Take in: make slices of what subscriptions have not taken from the logs that they read.
 
 A firing that may take any message takes in what it needs itself. One that chooses or orders
-messages, or ends at a moment, needs all of them as slices before it looks. A subscription with a
-selector takes in as many messages as a firing needs before it, and passes by the others.
+messages, or ends at a moment, needs all of them as slices before it looks. Before each firing, a
+subscription with a selector takes in as many as that needs, and passes by those without a match.
 
 Changes: waiting slices at the tails of the subscriptions, and their cursors. Guard: the locks of
 their shards, which firings and `trim` need too. Which messages match is decided outside of the

@@ -104,7 +104,7 @@ def test_what_is_no_settlement_is_refused(store, wrong):
 
 @pytest.mark.parametrize("wrong", [[{"_message_id": 1, "outcome": "delete"}], None, "delete"])
 def test_a_settlement_is_made_from_a_table(wrong):
-    with pytest.raises(BadOutcome, match="from a Table or RecordBatch of pyarrow"):
+    with pytest.raises(BadOutcome, match="from a pyarrow Table or RecordBatch"):
         Settlement.of(wrong)
 
 

@@ -95,7 +95,7 @@ def _slices_of(connection: Connection, findings: Collection[Finding]) -> list[An
 
 
 def _set_apart(connection: Connection, ids: dict[int, bool], known: set[_Place]) -> set[_Place]:
-    """Mark slices, by whether they are wrong themselves, as damaged, or put them in their shard."""
+    """Mark slices as damaged, or put them in their shard; *ids*: which are wrong themselves."""
     query = select(slices).where(dialect.one_of(slices.c.id, list(ids)))
     places = set()
     for row in connection.execute(query.order_by(slices.c.id).with_for_update()).all():

@@ -34,7 +34,7 @@ _HELD_WITHIN: Rules = (
 )
 
 
-# Each of these is built once, as the statements of `held_within` are, which are found by them.
+# Each is built once: the statements of `held_within` are cached by it.
 @lru_cache(maxsize=64)
 def fired_before(seconds: float) -> Rules:
     """Return the condition of slices that were fired so long ago."""

@@ -117,7 +117,7 @@ def show(connection: Connection, consumer: Consumer, queue_ids: Collection[int])
 def _add(
     connection: Connection, consumer: Consumer, queue_ids: Collection[int], **how: Any
 ) -> None:
-    # Of an earlier life, which may have had other queues.
+    # Those of an earlier life, which may have had other queues.
     connection.execute(delete(interests).where(interests.c.consumer_id == consumer.id))
     at = dialect.read_clock(connection)
     row = {"consumer_id": consumer.id, "registered_at": at, **how}

@@ -93,7 +93,7 @@ def look(connection: Connection) -> str | None:
     if mine is None:
         newest = max((row.catalog_at for row in rows.values()), default=now)
         steady = _micros(STEADY_SECONDS)
-        # The rest of the time for which machines that looked before this one are in doubt.
+        # For how long machines that looked before this one are still in doubt.
         rests = [
             row.catalog_at + row.steady_at - row.host_at - now
             for row in rows.values()

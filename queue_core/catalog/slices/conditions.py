@@ -222,7 +222,7 @@ def retriable(queue: QueueInfo) -> Rules:
     return (*movable(queue), *ALIVE, *_rarely_fired(queue.settings.max_deliveries))
 
 
-# Each rule is built once, as the statements of `eligible` are, which are found by them.
+# Each rule is built once: the statements of `eligible` are cached by it.
 @lru_cache(maxsize=64)
 def _rarely_fired(most: int | None) -> Rules:
     # The column has 32 bits.
@@ -235,7 +235,7 @@ def expired(queue: QueueInfo, magazine: Magazine) -> Rules:
 
 
 def unexpired(queue: QueueInfo, magazine: Magazine) -> Rules:
-    """Return the rule for the other slices."""
+    """Return the rule for slices without such a message."""
     return _unexpired(expiry_in(queue, magazine))
 
 

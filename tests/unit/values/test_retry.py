@@ -39,7 +39,7 @@ def test_a_text_is_read_as_python_writes_it():
         ("Retry(backoff=linear(1))", "linear is unknown"),
         ("Retry(**{'attempts': 1})", "write it as Retry"),
         ("Retry(on=[ValueError])", "ValueError is not in quotes.*exception classes"),
-        ("Retry(1 + 1)", r"1 \+ 1 is no value"),
+        ("Retry(1 + 1)", r"1 \+ 1 is not a value"),
         ("Retry(backoff=5)", "backoff=5"),
         ("__import__('os').abort()", "unknown"),
         ("Retry(", "write it as Retry"),
