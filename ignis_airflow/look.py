@@ -1,7 +1,7 @@
 """`QueueLook`: what triggers and sensors see of a queue, and `Arrivals`, which says what to report.
 
-A report takes no message. So it may be repeated, and is: by each triggerer that starts, and for
-messages that nobody has fired.
+A report takes no message, so it may be repeated: each triggerer that starts reports anew, and
+messages that nobody has fired are reported again.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class QueueLook(NamedTuple):
     def is_empty(self) -> bool:
         """Whether nothing is left to handle; dead messages are left to a person."""
         if 0 < self.unfinished == self.behind:
-            # Maybe nobody fires any more, and so passes by those that its selector leaves out: then
-            # the next look finds none.
+            # Perhaps nobody fires any more, and the rest does not match the selector. `may_fire`
+            # passes over it, so the next look finds none.
             self.may_fire()
         return self.unfinished == 0
 
 
 class Arrivals:
-    """Says which looks to report: new messages at once, and others that wait once a minute."""
+    """Decides what to report: new messages at once, and those that still wait, once a minute."""
 
     def __init__(self) -> None:
         self._came: int | None = None

@@ -24,8 +24,8 @@ class QueueEmptySensor(BaseSensorOperator):
 
     Args:
         queue_name: The name of the queue.
-        path: Folder of an embedded store. Without an address, the environment of the worker, and
-            with *deferrable* also that of the triggerer, says it, as in `Store.open`.
+        path: Folder of an embedded store. Without an address, the environment variables of
+            `Store.open` give it: in the worker and, with *deferrable*, also in the triggerer.
         catalog: Database URL of the catalog, with *storage*.
         storage: Folder or URI of the segment files.
         deferrable: Whether to wait in the triggerer, without a slot of a worker. By default, as

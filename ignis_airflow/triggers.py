@@ -1,9 +1,8 @@
 """Triggers: `MessagesTrigger` reports messages that wait, and `EmptyTrigger` an empty queue.
 
-An event takes no message, and says nothing of which messages wait: the task of the DAG fires and
-settles them, so that a message is handled as by any other consumer, whatever Airflow loses or
-repeats. A trigger has no state that outlives its process. A triggerer that starts, after `kill -9`
-or beside another one, reports once more what waits.
+An event takes no message and names none: the task of the DAG fires and settles the messages, as any
+other consumer does, whatever Airflow loses or repeats. A trigger has no state that outlives its
+process. A triggerer that starts, after `kill -9` or beside another one, reports again what waits.
 """
 
 from __future__ import annotations
@@ -61,8 +60,8 @@ class MessagesTrigger(_OfQueue, BaseEventTrigger):
     payload of an event has the name of the queue, ``queue``, and ``waiting``: how many waited then.
     A queue that is paused or deactivated is not reported.
 
-    Without an address, the environment of the triggerer says it, as in `Store.open`: Airflow writes
-    what a DAG passes into its database.
+    Without an address, the environment variables of `Store.open` in the triggerer give it. An
+    address that a DAG passes is written into Airflow's database.
 
     Args:
         queue_name: The name of the queue. It may be created later.

@@ -1,4 +1,4 @@
-"""`looks`: looks at the queue that a trigger waits for, by one thread for each store.
+"""`looks`: what one thread per store sees of the queues that triggers wait for.
 
 All triggers of a triggerer run in one event loop, which must not wait for a catalog. So one thread
 looks at the queues of all triggers of a store, in one transaction, when the catalog has changed or
@@ -65,7 +65,7 @@ def looks(
     address: Address, queue: str, wanted: Callable[[QueueLook], bool]
 ) -> Iterator[asyncio.Queue[QueueLook]]:
     """
-    Make a queue of the looks that are *wanted*, for the event loop of the caller.
+    Yield an `asyncio.Queue` of the looks that are *wanted*, for the event loop of the caller.
 
     *wanted* is called in the thread of the store, and never for two looks at once.
     """
@@ -83,7 +83,7 @@ def looks(
         if watcher is None:
             watcher = _Watcher(address)
             watcher.loop.start()
-            # Not before: it may find no thread.
+            # Only now, since `start` fails if no thread can be started.
             _watchers[address] = watcher
         watcher.waiters.add(waiter)
         watcher.look_at_once()
@@ -130,7 +130,7 @@ class _Watcher:
             try:
                 self._poller.looked(new=self._look(self._store))
             except NoSuchStore:
-                # It was removed, and one that is made in its place is another one.
+                # The store was removed. One that is made in its place is another store.
                 self._close()
                 raise
         return 0.0

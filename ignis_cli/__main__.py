@@ -14,7 +14,7 @@ _INTERRUPTED = 130
 def main() -> None:
     """Run the command `ignis`, or say what is missing for it."""
     collect_rarely()
-    # Whoever starts it may have chosen that it ignores Ctrl-C.
+    # The parent process may have told this one to ignore Ctrl-C.
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if interruptible:
         # Imports and Python's own end have nothing to tidy up: there, Ctrl-C ends it at once.

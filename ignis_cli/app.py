@@ -118,14 +118,14 @@ def _each(store: Store, queues: Names) -> list[Queue]:
     return [store.queue(name) for name in found]
 
 
-#: One queue of several that a command line names, each of which the command is for.
+#: A command with this type runs once for each queue that the command line names.
 EachQueue: TypeAlias = "Queue"
-#: The same, of one name or pattern.
+#: The same for each queue that one name or pattern matches.
 MatchingQueue: TypeAlias = "Queue"
 
-#: What a command may get as its first parameter, by the name of its type: a function that makes it
-#: of the store of the invocation, and of what the command line says. By name, since the modules of
-#: commands import these types for mypy alone: `ignis queues` needs no queue, and starts at once.
+#: The types that the first parameter of a command may have, each with the function that makes its
+#: value from the store and the command line. Types are given by name, since the modules of commands
+#: import them for mypy alone: `ignis queues` needs no queue, and starts at once.
 TAKES: dict[str, Callable[..., Any]] = {
     "Store": lambda store: store,
     "Queue": _queue,
@@ -135,7 +135,7 @@ TAKES: dict[str, Callable[..., Any]] = {
 
 
 def _of_view(view: str, column: str) -> Callable[[typer.Context, str], list[str]]:
-    """Return what completes values of a column of a view, or nothing if there is no store."""
+    """Return a completer for the values of a view's column; without a store, it finds none."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
         given = ctx.find_root().params
@@ -205,7 +205,7 @@ def command(panel: str, name: str | None = None) -> Callable[[Function], Functio
 
 
 def for_each(all_made: Sequence[Any], function: Callable[..., None], given: Any) -> None:
-    """Call a function for each queue; if it fails for one, the others still have their call."""
+    """Call a function for each queue, even if it fails for some of them."""
     codes = [0]
     for made in all_made:
         try:
@@ -213,7 +213,7 @@ def for_each(all_made: Sequence[Any], function: Callable[..., None], given: Any)
         except Unavailable:
             raise
         except (IgnisError, typer.Exit) as error:
-            # Ctrl-C ends the command, and not its part for one of them.
+            # Ctrl-C ends the whole command, not only the call for one queue.
             if len(all_made) == 1 or isinstance(error.__context__, KeyboardInterrupt):
                 raise
             if isinstance(error, IgnisError):
@@ -226,7 +226,7 @@ def for_each(all_made: Sequence[Any], function: Callable[..., None], given: Any)
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     names = {name: name for name in TAKES}
     found = inspect.signature(function, eval_str=True, locals=names).parameters.values()
-    # Those of a `partial` have their values.
+    # Without the parameters that a `partial` has bound.
     return [each for each in found if each.name not in getattr(function, "keywords", ())]
 
 
@@ -245,7 +245,7 @@ def _shown(parameter: inspect.Parameter, metavar: str, text: str) -> inspect.Par
         kind, info = get_args(kind)
     info = copy(info)
     if kind is bool and info.default is ...:
-        # Otherwise typer adds its contrary. In a type, what is called default is the option.
+        # Otherwise typer adds a --no- option. In `Annotated`, `default` holds the option's name.
         info.default = "--" + parameter.name.replace("_", "-")
     names = {bool: "", int: "NUMBER", float: "NUMBER", str: "TEXT", Path: "FILE"}
     plain = next((each for each in get_args(kind) if each in names), kind)

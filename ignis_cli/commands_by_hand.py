@@ -187,8 +187,8 @@ def delete(these: QueueChoice, *, yes: Yes = False) -> None:
     """
     Remove chosen messages that wait, for good.
 
-    Messages in flight stay: reload them first. The exit code is 1 if you answer no, or no message
-    with the --id or that fits --where was removed; so it is of the commands below.
+    Messages in flight stay: reload them first. The exit code is 1 if you answer no, or if --id or
+    --where is given and no message was removed.
     """
     these.change("delete", "deleted", yes, " for good")
 
@@ -199,7 +199,7 @@ def sideline(these: InMain, *, reason: str | None = None, yes: Yes = False) -> N
     Move chosen messages that wait in main to the sideline.
 
     They do not count as failed, and no shovel moves them without --force: requeue returns them. The
-    exit code is 1 if you answer no.
+    exit code is 1 if you answer no, or if --id or --where is given and no message was moved.
 
     Args:
         reason: Any text, which the view failures shows.
@@ -213,7 +213,8 @@ def requeue(these: InSideline, *, yes: Yes = False) -> None:
     Move chosen messages from the sideline to the tail of main, dead ones too.
 
     A bounded queue takes only as many as it has room for, and messages that would expire in main
-    stay. The exit code is 1 if you answer no, or if so all with the --id or that fit --where stay.
+    stay. The exit code is 1 if you answer no, or if --id or --where is given and no message was
+    moved.
     """
     these.change("requeue", "requeued", yes)
 
@@ -224,7 +225,7 @@ def reload(these: QueueChoice, *, consumer: str | None = None, yes: Yes = False)
     Put chosen messages that are in flight back to their old places.
 
     Their consumer may have handled them already, and they will be handled again. The exit code is 1
-    if you answer no.
+    if you answer no, or if --id or --where is given and no message was put back.
 
     Args:
         consumer (CONSUMER): Take the messages from this consumer, even if it is alive. By default,

@@ -1,7 +1,7 @@
 """
 Show what an action would do, and do it: the pages and the API of the table of actions.
 
-Also on several queues, which a person ticks in the list: counted first, as every action.
+An action may be for several queues that a person ticks in the list; they are counted first, too.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class ActionAnswer:
     text: str
     #: The job that it started, which moves the messages later; null: none.
     job: str | None = None
-    #: The name of this count, with which an action changes only the counted messages; null: it has
-    #: none, since the action follows a rule, or concerns no messages, or too many.
+    #: The name of this count; an action that gets it changes only the counted messages. Null: the
+    #: action follows a rule, or concerns no messages or too many.
     shown: str | None = None
 
 
@@ -109,7 +109,7 @@ def show_several(
         except NoSuchQueue:
             if not failed:
                 raise
-            # It was dropped meanwhile, and not so the others.
+            # This queue was dropped meanwhile; go on with the others.
             continue
         assert prepared is not None, "it needs no fields"
         texts.append((each.ask.queue, prepared.text))
@@ -119,7 +119,7 @@ def show_several(
 
 
 def do_several(action: Action, call: Call) -> Response:
-    """Run an action on one queue after another; one that refuses does not keep it from others."""
+    """Run an action on one queue after another, even if it is refused for some of them."""
     calls, expected = _calls(call), (call.ask.text("expected") or "").split()
     if len(expected) != len(calls):
         raise BadOption(f"{action.name}: count the messages first, and send their numbers")
@@ -183,7 +183,7 @@ def _remembered(call: Call, prepared: PreparedAction | None) -> str | None:
 
 
 def _refused(call: Call, action: Action, error: IgnisError) -> Response:
-    """Lead back to the page of an action, which counts again: no reload repeats the form."""
+    """Redirect to the page of an action, which counts again; a reload does not repeat the form."""
     fields = _chosen(call.ask, action)
     fields["refused"] = call.console.refusals.keep(str(error)) or ""
     path = f"/queues/{quote(call.ask.queue, safe='')}/actions/{action.name}?{urlencode(fields)}"
@@ -253,7 +253,7 @@ def _now(call: Call) -> str:
 
 
 def _run_now(call: Call, prepared: PreparedAction, entry: LogEntry) -> LogEntry:
-    """Run an action in brief rounds, since nothing here may keep a firing waiting; and log it."""
+    """Run an action and log it; its rounds are brief, so that it keeps no firing waiting."""
     log = call.console.log
     entry = log.begin(entry)
     token = DOER.set(Doer("console", entry.who, entry.id, entry.chosen))
@@ -292,7 +292,7 @@ def _check(call: Call, action: Action, prepared: PreparedAction) -> None:
 
 def _form(call: Call, action: Action, error: str | None, status: int) -> Response:
     prepared = None
-    # It counts anew.
+    # Without the former count, so that it counts anew.
     values = {name: text for name, text in call.ask.values.items() if name not in _OF_FORMS}
     call = replace(call, ask=replace(call.ask, values=values))
     try:

@@ -29,7 +29,7 @@ class LogEntry:
 
     at: str
     who: str
-    #: Of the person's browser; of an act by another way, the machine.
+    #: The address of the person's browser; of an act by another way, the machine.
     address: str
     #: `console`, `command line` or `python`.
     by: str = "console"
@@ -37,8 +37,7 @@ class LogEntry:
     queue: str
     #: The parameters that the person chose.
     chosen: dict[str, str]
-    #: Messages that it has changed, or of one without an end, that it was to change; None: it
-    #: failed.
+    #: Messages that it has changed; before its end, those that it is to change. None: it failed.
     messages: int | None
     #: The error with which it failed; None: it did not.
     error: str | None = None

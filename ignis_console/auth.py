@@ -107,10 +107,10 @@ class Auth:
 
     def cookie(self, request: Request) -> str:
         """
-        Return the name of the cookie, with the path and the port by which browsers come here.
+        Return the name of the cookie, which contains the path and the port of the console's URL.
 
-        A browser sends all cookies of a host to each of its ports, and those of a path to each path
-        in it: with one name, a login at one console would end that at another. With TLS, no other
+        A browser sends the cookies of a host to all of its ports, and those of a path to all paths
+        below it. With one name, a login at one console would end the other. With TLS, no other
         host and no plain connection can set it, unless the console is under a path of its own.
         """
         port = request.headers.get("host", "").rpartition(":")[2]
@@ -121,7 +121,7 @@ class Auth:
 
     def is_secure(self, request: Request) -> bool:
         """Return whether the browser speaks TLS, as far as the console or its proxy knows."""
-        # Whoever sends a wrong header gets a cookie that the own browser does not send.
+        # Visitors who forge the header only get a cookie that their own browser does not send back.
         by_proxy = request.headers.get("x-forwarded-proto", "").lower() == "https"
         return self._options.has_tls or self._options.secure_cookie or by_proxy
 
@@ -202,7 +202,7 @@ class Auth:
         return Visitor(login.name, login.role, self._csrf(token))
 
     def _of_script(self, header: str, address: str) -> Visitor | None:
-        # Also before a remembered login: its answer would tell a guess that is right.
+        # For remembered logins too: otherwise the answer would reveal a correct guess.
         self._check_failures(address)
         mark = hmac.digest(self._secret, header.encode(), "sha256")
         login = self._scripts.get(mark)

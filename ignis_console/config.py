@@ -21,7 +21,7 @@ _OF_BROWSERS = re.compile(
     "range|referer|te|trailer|transfer-encoding|upgrade|user-agent|via|x-csrf-token|x-live",
     re.IGNORECASE,
 )
-#: Paths before those of the console.
+#: Paths under which a reverse proxy may have the console.
 _ROOT = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 #: The port by default.
 PORT = 8413
@@ -118,7 +118,7 @@ class ConsoleOptions:
 
 
 def is_root(path: str) -> bool:
-    """Return whether a path may be before those of the console."""
+    """Return whether a reverse proxy may have the console under a path."""
     return bool(_ROOT.fullmatch(path))
 
 

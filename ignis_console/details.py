@@ -94,7 +94,7 @@ class Details:
     acts: tuple[ActMark, ...]
     #: Those that go on, or ended within the last hour.
     redrives: tuple[Redrive, ...]
-    #: The log that it keeps, and who reads it; of a subscription, no log, and its own row.
+    #: The queue's log and its readers. A subscription has no log, and only its own row.
     log: Log | None
     readers: tuple[Reader, ...]
     figures: QueueFigures = field(metadata=HIDDEN)
@@ -106,7 +106,7 @@ def read_queue(store: Store, name: str, span: str) -> Details:
     """
     Read a queue in one short transaction; raises `NoSuchQueue`.
 
-    If consumers take nothing, further ones look for the rule that holds its messages back.
+    If nothing was fired lately, more transactions look for the rule that holds messages back.
     """
     with store.catalog.read() as connection:
         now = dialect.read_clock(connection)

@@ -149,13 +149,13 @@ def events(place: MessagePlace | None, failed: Sequence[Failure]) -> tuple[Messa
             found.append(MessageEvent(place.fired_at, text, place.holder))
         if place.moved_at is not None and place.moved_at != place.loaded_at:
             found.append(MessageEvent(place.moved_at, f"Came to {place.magazine}"))
-    # Of one moment in the order that they have otherwise: a move is noted before its reason.
+    # Of events of one moment, a load comes first, and a failure after the move that it caused.
     by_time = sorted(found, key=lambda each: (each.at, each.text != "Loaded", bool(each.failure)))
     return tuple(by_time)
 
 
 def _is_of_return(place: MessagePlace) -> bool:
-    """Return whether its return from the sideline, which counts as a firing there, is its last."""
+    """Return whether its last firing was only its return from the sideline, which counts as one."""
     moved, loaded = place.moved_at, place.loaded_at
     if place.holder is not None or place.magazine != "main" or moved is None or moved == loaded:
         return False

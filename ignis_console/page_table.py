@@ -42,7 +42,7 @@ class Page(NamedTuple):
         return Operation("get", self.api, self.name, self.about, answer, self.parameters)
 
 
-#: All pages: `ignis_console.pages` has imported those who add them.
+#: All pages; `ignis_console.pages` imports the modules that add them.
 PAGES: list[Page] = []
 
 _Model = Callable[[Console, Ask], Any]

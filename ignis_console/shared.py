@@ -54,7 +54,7 @@ class _Slot(Generic[Answer]):
             return 0.0
         if hasty:
             return self.begun_at + max(each, self.took)
-        # A failure tells nothing of how long the next attempt takes.
+        # A failure says nothing about how long the next attempt takes.
         busy = 0.0 if self.error else 10 * self.took
         return self.begun_at + active * max(each, busy)
 
@@ -69,7 +69,7 @@ class _Slot(Generic[Answer]):
         except BaseException:
             self.latest = self.error = self.begun_at = None
             raise
-        # Those who have waited for a failure would otherwise wait for the next one.
+        # A failure counts from its end, so that those who waited for it need not wait for another.
         self.begun_at = time.monotonic() if self.error else now
         self.took = time.monotonic() - now
 
@@ -78,8 +78,8 @@ class Shared(Generic[Answer]):
     """
     Keeps each answer for some seconds, and computes it in one thread at a time.
 
-    The more different answers people look at, the longer each is kept. So all together are computed
-    at most once in *each* seconds, or are busy for a tenth of the time.
+    The more different answers people look at, the longer each is kept. So one answer at most is
+    computed in *each* seconds, and computing takes a tenth of the time at most.
     """
 
     def __init__(self, each: float) -> None:
@@ -101,7 +101,7 @@ class Shared(Generic[Answer]):
         While the store cannot be reached, it returns the former answer with the error. Raises the
         error if there is none, and every other error of *compute*. With *hasty*, the answer is
         kept for *each* seconds however many others are looked at, unless it takes longer. An answer
-        of less than *patience* seconds is returned at once, and a thread computes the next one.
+        younger than *patience* seconds is returned at once; a thread computes the next one if due.
         """
         begun = time.monotonic()
         with self._lock:
@@ -112,14 +112,14 @@ class Shared(Generic[Answer]):
                 del self._slots[next(iter(self._slots))]
             active = sum(begun - each.asked_at < _ACTIVE_SECONDS for each in self._slots.values())
         latest, ends_at = slot.latest, slot.ends_at(self._each, active, hasty=hasty)
-        # An answer that was forgotten has no end.
+        # It ends at 0 if it was forgotten.
         if latest is not None and ends_at and latest.age < patience:
             if begun >= ends_at and slot.lock.acquire(blocking=False):
                 beside = threading.Thread(target=_compute_beside, args=(slot, compute), daemon=True)
                 try:
                     beside.start()
                 except RuntimeError:
-                    # There is no thread now; nobody else would release it.
+                    # No thread could be started, and nobody else would release the lock.
                     slot.lock.release()
             return latest
         with slot.lock:
