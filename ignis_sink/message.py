@@ -72,7 +72,7 @@ class Target:
 
     def spec_of(self, queue: str) -> QueueInfo:
         """
-        Return what one queue is like, whose name `check_all` has seen.
+        Return the description of a queue whose name `check_all` has accepted.
 
         Raises `SchemaMismatch` and `BadName`.
         """
@@ -112,10 +112,10 @@ class Target:
 
 def check_first(missing: NoSuchStore | NoSuchQueue, batch: int, queue: str) -> None:
     """
-    Raise an error for what is *missing* unless a batch is the first of its query, which makes it.
+    Raise an error for what is *missing*, unless *batch* is the first one, which creates it.
 
-    The first batch has a task even if it has no rows, so before a later one there were both. A
-    queue that a later batch made would have lost the settings of the one that was dropped.
+    Even a first batch without rows has a task, so both existed before any later batch. A later
+    batch must not create a dropped queue again: the settings would be lost.
     """
     if batch == 0:
         return

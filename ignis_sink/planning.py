@@ -49,7 +49,7 @@ def find_target(options: SinkOptions, rows: StructType) -> Target:
         spec = _existing_queue(find_queue(options), options, incoming)
     except (NoSuchQueue, NoSuchStore) as error:
         if isinstance(error, NoSuchStore):
-            # Also one that was open, and whose folder was removed.
+            # The store may have been open here when its folder was removed.
             identity = None
         missing, spec = error, _new_queue(options, incoming)
     return Target(
@@ -163,7 +163,7 @@ def _existing_queue(info: QueueInfo, options: SinkOptions, incoming: pa.Schema) 
     check_insertable(incoming, schema, info.name)
     binding.check(options.applied_to(info.settings), schema, info.key, info.shards)
     version = info.schema_version + (not schema.equals(info.schema))
-    # Tasks are sent it, and need no text of its settings.
+    # The tasks get it, and do not need the text of its settings.
     return replace(info, schema=schema, schema_version=version, stored_settings=None)
 
 

@@ -60,7 +60,7 @@ def _routes(
 ) -> list[QueueInfo]:
     """Return the queues as they are now, with those that are new; raises `NoSuchQueue`."""
     with store.catalog.read() as connection:
-        # The name of a sideline is none of a queue that takes loads.
+        # `named` finds no sidelines, which take no loads.
         there = queues.named(connection, [*specs, options.template or ""])
         found = {name: there[name] for name in specs if name in there}
         model = there.get(options.template or "")

@@ -72,7 +72,7 @@ class SettleStreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SettleMessage:
         """Gather the outcomes of a partition; runs on an executor."""
         if self._missing is not None and not current_batch():
-            # Before a later batch, the queue was there, and was dropped since.
+            # Only in the first batch: before a later one, the queue existed and was dropped since.
             raise self._missing
         return gather(iterator, self._options.breaker, self._target)
 
@@ -86,7 +86,7 @@ class SettleStreamWriter(DataSourceStreamArrowWriter):
             apply(self._options, tasks, (query, batchId) if query else None)
         faults.point("sink.committed")
         _report(self._options, tasks)
-        # Now, so that the batch is settled and no message of it is handled again.
+        # Only after the batch is settled, so that none of its messages is handled again.
         for task in tasks:
             if task.refusal is not None:
                 raise refusal(task.refusal, self._options.queues)
@@ -259,7 +259,7 @@ def _count_took(
 
 
 def _queues(options: SinkOptions) -> tuple[list[QueueInfo], NoSuchQueue | None]:
-    """Return the queues that there are, and the error if others are missing; raises it for all."""
+    """Return the queues that exist, and an error if some are missing; raise it if all are."""
     # Not at the top: executors import this module and need no SQL library.
     from queue_core.catalog.identity.handle import known_store
     from queue_core.catalog.queues import absent, find_those

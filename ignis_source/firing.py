@@ -54,7 +54,7 @@ class TicketFirer:
         self._options = options
         self._requests = requests
         self._tickets = tickets
-        # In a store that others keep busy, five vain looks a second are enough.
+        # In a store that others keep busy, five empty looks a second are enough.
         self._poller = Poller(watch, first=0.2, last=0.2, blind=IDLE_SECONDS)
 
     def next(self, presence: QueryPresence, after: int, most: Most) -> int | None:
@@ -80,7 +80,7 @@ class TicketFirer:
         self._poller.close()
 
     def _to_the_end(self, presence: QueryPresence, after: int, most: Most) -> int | None:
-        """Fire; without messages, the run ends, so wait for those that time alone brings."""
+        """Fire. Without messages the run ends, so wait for those that time alone brings."""
         while True:
             fired = self._fire(presence, after, most)
             if fired.ticket is not None:
@@ -120,7 +120,7 @@ class TicketFirer:
                 self._breaker.probed(None, presence.consumer.name)
             if not ended:
                 return fired
-            # One of them has ended since they were read; the others may have messages.
+            # A queue has ended since the queues were read; the others may have messages.
             self._requests.queues.refresh(detached=detached)
             return self._fire(presence, after, most)
         if horizon is not None and ticket.fired_at < horizon.at:

@@ -1,8 +1,8 @@
 """
 The driver's side of a query that reads logs, as a stream or as a batch.
 
-It writes nothing to the catalog: where the query is, only Spark's checkpoint says. So its offsets
-have what is needed to give a batch the same rows again, and to notice that there are others.
+It writes nothing to the catalog: only Spark's checkpoint says where the query is. So the offsets
+contain what is needed to read a batch again with the same rows, or to notice that they differ.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class LogSession:
             self.store.close()
             raise
         watch = Watch(self.store.catalog, lambda: [queue.root for queue in self.queues])
-        # In a store that others keep busy, five vain looks a second are enough.
+        # In a store that others keep busy, five empty looks a second are enough.
         self._poller = Poller(watch, first=0.2, last=0.2, blind=IDLE_SECONDS)
         #: What the logs had at the last look.
         self.reached: Mapping[Shard, Reach] = {}
@@ -85,7 +85,7 @@ class LogSession:
         return self.initial().to_json()
 
     def after(self, start: dict[str, Any], *, everything: bool) -> dict[str, Any]:
-        """Return the offset of the next batch, of *everything* if so; *start* if there is none."""
+        """Return the offset of the next batch, or *start*; with *everything*, no limit applies."""
         begin = LogOffset.from_json(start)
         found = self.next(begin, None if everything else self._log.most)
         return start if found is begin else found.to_json()
@@ -201,9 +201,9 @@ class LogSession:
         self, places: Mapping[Shard, int], there: Mapping[Shard, Reach], *, begun: bool = False
     ) -> dict[Shard, int]:
         """
-        Return offsets; those that were trimmed are moved, if the options say so.
+        Return offsets within the log; trimmed ones move to its start, if the options allow it.
 
-        Raises `OffsetsLost`. *begun*: a batch begins at them, which stays as it is.
+        Raises `OffsetsLost`. *begun*: a logged batch begins at them, so they must not move.
         """
         for at, place in places.items():
             start, end = there.get(at, Reach(0, 0))
@@ -242,7 +242,7 @@ class LogSession:
         ends: Mapping[Shard, int],
         before: Mapping[Shard, LogRange],
     ) -> LogOffset:
-        """Return a batch, with the marks of its last messages; if these are gone, those before."""
+        """Return a batch with the mark of each last message, or its former mark if it is gone."""
         marks: dict[Shard, Mark] = {
             at: Mark(each.last, each.at) for at, each in before.items() if each.end == ends.get(at)
         } | log_ranges.marks(connection, self.queues, ends)
@@ -258,7 +258,7 @@ class LogSession:
         """
         Raise `OffsetsLost` if the log has another message where a batch has ended.
 
-        Also if the catalog was restored since: queues that the query writes to are older again.
+        Also raises it if the catalog was restored since: what the query wrote may be gone.
         """
         ends = {at: each.end for at, each in batch.ranges.items() if each.last}
         for at, mark in log_ranges.marks(connection, self.queues, ends).items():
@@ -368,7 +368,7 @@ def _another(at: Shard, what: str, time: int = 0) -> OffsetsLost:
 
 
 def _cut(pieces: Pieces, parts: int, total: int) -> Iterator[Pieces]:
-    """Divide the slices of a shard as *total* messages are divided into so many parts or more."""
+    """Divide the slices of a shard; all shards, with *total* messages, have *parts* or more."""
     rows = sum(len(piece.rows) for _, piece in pieces)
     most = min(ceil(rows * parts / total), rows)
     left = list(reversed(pieces))

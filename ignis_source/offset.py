@@ -88,8 +88,8 @@ class LogOffset(NamedTuple):
     """
     A batch of messages of logs, by the names of queues and by shards.
 
-    It has its beginning too: Spark does not log that of the first batch, and others begin later
-    than the last one has ended if messages were trimmed.
+    It also has the beginning of the batch: Spark does not log where the first batch begins, and a
+    later one begins after the end of the last one if messages were trimmed.
     """
 
     ranges: Mapping[tuple[str, int], LogRange]

@@ -73,7 +73,7 @@ OPTIONS: tuple[Option, ...] = (
         "queues",
         "Names of several queues with the same columns, separated by commas. Replaces `queue`. "
         "When one of them is deactivated, dropped or detached from its log, the query goes on with "
-        "the others; name it no more when you start the query again.",
+        "the others; leave it out when you start the query again.",
         words,
     ),
     Option(

@@ -32,7 +32,7 @@ class IgnisPartition(InputPartition):
     plan: ReadPlan
     #: A condition on the messages to read, or the import path of a function.
     selector: str | None = None
-    #: The moment by which `_age` counts, in microseconds; None: its condition knows no ages.
+    #: The time at which `_age` is measured, in microseconds; None: the condition uses no ages.
     now: int | None = None
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -78,11 +78,11 @@ class LogPartition(IgnisPartition):
 
     def _read(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield columns of all messages; raises `OffsetsLost` if a file is gone."""
-        # A queue with a column of this name has its log read without metadata.
+        # The log of a queue that has a column of this name is read without metadata.
         own = deserialize(self.plan.schema).names
         stored = [name for name in names if name != OFFSET or OFFSET in own]
         ends = np.cumsum([len(task) for task in self.plan.tasks])
-        # Offset less the number of the row in the partition, for each task.
+        # For each task: the offset of a row minus its number in the partition.
         shifts = np.array(self.firsts) - np.concatenate([[0], ends[:-1]])
         at = 0
         try:

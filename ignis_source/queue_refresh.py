@@ -35,13 +35,13 @@ class Queues:
         self._read = read
         self._interval = interval
         self._fires = fires
-        #: Why queues give no more messages, by their ids; the one that ended last is the last.
+        #: The errors of queues that give no more messages, by id, in the order in which they ended.
         self._ended: dict[int, IgnisError] = {}
         self.infos: list[QueueInfo] = []
         self.refresh()
 
     def refresh(self, *, detached: bool = False) -> None:
-        """Read them again; *detached*: subscriptions that are give nothing more, unless paused."""
+        """Read the queues; *detached*: detached subscriptions have ended unless they are paused."""
         self.infos = self._read(self.infos)
         self._read_at = time.monotonic()
         # A subscription may be attached again.
@@ -92,7 +92,7 @@ class Queues:
 
 def located(store: StoreHandle, options: SourceOptions) -> SourceOptions:
     """
-    Return options that name queues and a magazine, where they name the sidelines of queues.
+    Return options in which the name of a sideline is replaced by its queue and the magazine.
 
     Raises `NoSuchQueue`, and `BadOption` if only some of the names are those of sidelines.
     """

@@ -69,7 +69,7 @@ class Session:
     def _open(self, options: SourceOptions) -> None:
         # By the names that the sink gets too.
         breaker = _breaker(self.store, options)
-        #: The consumer of the offsets that Spark has, and after which queues a new one is named.
+        #: The consumer in Spark's offsets, and the queues after which a new one is named.
         self._name, self._named = options.consumer, options.queues
         self._options = options = located(self.store, options)
         self._requests = Requests(self.store, options)
@@ -105,7 +105,7 @@ class Session:
         """From now on fire only messages that are loaded at this moment."""
         ids = [info.id for info in self._queues.infos]
         while any(info.log_of for info in self._queues.infos):
-            # A transaction of a caller may keep some for as long as it likes.
+            # A caller's own transaction may lock some for as long as it likes.
             with suppress(dialect.StillLocked):
                 seconds = dialect.TASK_LOCK_SECONDS
                 take_in(self.store.catalog, self.store.storage.uri, ids, seconds=seconds)
@@ -187,7 +187,7 @@ class Session:
         else:
             self._tidy()
             if lingers and not self._firer.stops and self._waits_for_more():
-                # Spark would ask at once again.
+                # Spark would ask again at once.
                 time.sleep(self._options.idle_wait)
             else:
                 number = self._firer.next(presence, start.ticket, (max_messages, max_bytes))
@@ -252,9 +252,9 @@ class Session:
 
     def _as(self, name: str, committed: int) -> QueryPresence:
         """
-        Return this process as the consumer of that name; an earlier life of it ends.
+        Return this process as the consumer *name*, whose earlier life ends.
 
-        That life had fired the tickets up to *committed*, which are finished as its options said.
+        The tickets up to *committed*, which that life fired, are finished as its options said.
         """
         presence = self._presence
         keeps = name.startswith(KEEPER)
@@ -328,10 +328,10 @@ class Session:
         """Return whether too few messages wait for the next batch."""
         if self._linger is None or self._requests.horizon is not None:
             return False
-        # Until it fires, nothing else looks, and a queue that is paused shows no messages.
+        # Until it fires, nothing else refreshes the queues, and a paused queue shows no messages.
         self._queues.refresh_if_due()
         if all(info.detached_at for info in (*self._queues.running, *self._queues.paused)):
-            # No more will come. Other queues have ended.
+            # No more messages will come: the other queues have ended.
             return False
         return not self._linger.is_over(self.figures()["waiting"])
 
@@ -351,7 +351,7 @@ class Session:
         """Recover the unseen messages of dead consumers, and quarantine damaged segments."""
         if time.monotonic() - self._tidied_at > TIDY_SECONDS or not self._tidied_at:
             self._tidied_at = time.monotonic()
-            # While the clock is in doubt, they wait. Of an outage, firing and reading tell.
+            # While the clock is in doubt, this waits. Firing and reading report an outage.
             with suppress(Unavailable):
                 quarantine(self.store.catalog, self.store.storage)
                 recover(self.store.catalog)

@@ -51,7 +51,7 @@ class IgnisStreamReader(DataSourceStreamReader):
         return self._driver().first()
 
     def after(self, start: dict[str, Any], *, everything: bool = False) -> dict[str, Any]:
-        """Return the offset of the next batch, of *everything* if so; *start* if there is none."""
+        """Return the offset of the next batch, or *start*; with *everything*, no limit applies."""
         return self._driver().after(start, everything=everything)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:

@@ -57,7 +57,7 @@ class QueueState:
 
 
 def shape_of(infos: Collection[QueueInfo]) -> Shape:
-    """Return what makes a query of these queues start again when it changes."""
+    """Return what a query of these queues depends on: when it changes, the query is restarted."""
     # A dropped queue may have been created again under the same name.
     return tuple(sorted((info.id, info.schema_version) for info in infos))
 
@@ -91,7 +91,7 @@ class ManagedQuery:
         self._note_failure()
         last = None if self._query is None else self._query.exception()
         if shape == self.shape and last is not None and is_refusal(last):
-            # Another start would do the work of another message, and sideline it.
+            # The handler was refused. Each further start would handle and sideline a message.
             return
         try:
             self._query = self._start()

@@ -559,7 +559,7 @@ class IgnisManager:
         return concurrency
 
     def _mend(self) -> None:
-        """Start failed queries again soon, on which many queues depend."""
+        """Restart failed queries on which many queues depend, before the next refresh is due."""
         shared, tasks = self._shared, self._task_query
         with self._lock:
             failed = shared is not None and shared.failed
@@ -568,7 +568,7 @@ class IgnisManager:
                 self.refresh()
 
     def _lacks_tasks(self) -> bool:
-        """Whether no query of the session runs the side tasks: a consumer may have started it."""
+        """Whether no query of the session runs the side tasks; `consume` may have started one."""
         names = {name_of(self._address), name_of(self._address, self._tasks)}
         return not any(running_as(self._spark, name) for name in names)
 

@@ -74,10 +74,10 @@ class SharedQueries:
 
     def _give_back(self, catalog: Catalog) -> None:
         """
-        Let messages wait again that a query holds of queues which are in another one now, or none.
+        Put back the messages that a query holds of queues that it no longer serves.
 
-        Otherwise, nobody would ask for these messages before a sweep, or the query could not plan
-        its last batch without these queues.
+        Otherwise, these messages would be in flight until a sweep, or the query could not plan its
+        last batch without their queues.
         """
         homes = {
             info.id: digest
@@ -109,7 +109,7 @@ class SharedQueries:
 
 
 def _digests(schema: pa.Schema) -> Iterator[str]:
-    """Yield what tells the queries of queues with these columns apart, one after the other."""
+    """Yield the digests that name the queries of queues with these columns, one by one."""
     columns = serialize(schema)
     for number in count():
         more = b"%d" % number if number else b""

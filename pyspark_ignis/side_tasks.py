@@ -94,9 +94,9 @@ def beside(
     """
     Run the side tasks of a store in a query of their own while *query* runs.
 
-    Queries of one session and store share it: the first starts it, and the last one's end stops it.
-    If it ends before, such as by the removal of the checkpoint of the one that has started it,
-    another one starts it again.
+    Queries of one session and store share it: the first one starts it, and it stops with the last.
+    If it ends earlier, such as when the checkpoint that holds its own is removed, another query
+    starts it again.
     """
     name = name_of(options)
     key, need = (_id_of(spark), name), object()

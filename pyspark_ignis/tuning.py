@@ -49,8 +49,8 @@ def tuned(
         brief: Whether the application ends within some minutes. The JVM then uses its fast
             compiler alone, which produces slower code, and the serial garbage collector.
         small_rows: Whether all rows that go to Python are small, of at most 6 kB. Spark then limits
-            its Arrow batches by rows alone, of which one has 10,000, and does not add up the bytes
-            of a batch after each row. Nothing changes if you have set either limit.
+            its Arrow batches only by rows, to 10,000, and does not add up the bytes of a batch
+            after each row. Nothing changes if you have set either limit.
 
     Returns:
         The same builder.
@@ -82,7 +82,7 @@ def tuned(
 
 
 def _is_local(master: str) -> bool:
-    """Tell whether the tasks run in the driver's process: other executors have a home of theirs."""
+    """Tell whether the tasks run in the driver's process: other executors have their own home."""
     return re.fullmatch(r"local(\[.*\])?", master) is not None
 
 

@@ -28,7 +28,7 @@ STOP_SECONDS = 2.0
 RENEW_AFTER = 24 * 3600 * 1_000_000
 #: Seconds between two heartbeats of a `Keeper`; a sweep waits for several of them.
 KEEPER_SECONDS = 10.0
-#: Those that are sent, by the threads of this process.
+#: The heartbeats that threads of this process send.
 _beating: WeakSet[Heartbeat] = WeakSet()
 
 
@@ -36,7 +36,7 @@ class Heartbeat:
     """
     A thread of the consumer's process that regularly reports that it is alive.
 
-    There are *interval* seconds between two beats, or as many as the last one has returned.
+    The next beat follows after the seconds that `announce` returned, or else after *interval*.
     """
 
     def __init__(self, catalog: Catalog, consumer: Consumer, interval: float) -> None:
@@ -80,7 +80,7 @@ class Heartbeat:
 
 
 def beat_now(catalog: Catalog) -> None:
-    """Send the heartbeats of all consumers of this object, since it has moved its clock."""
+    """Send the heartbeats of all consumers of *catalog*, since a test has moved its clock."""
     for each in [*_beating]:
         if each._catalog is catalog:
             each._beat_once()
@@ -162,8 +162,8 @@ class OwnConsumer:
     """
     This process as a consumer of a store. Thread-safe.
 
-    It sends no heartbeats. So that a purge can tell whether it is in use still, the process takes a
-    new name each day, and a week is long enough for the last firing under an old one.
+    It sends no heartbeats, so the process takes a new name each day. A purge removes a name after a
+    week, when the last firing under it is long over.
     """
 
     def __init__(self, catalog: Catalog) -> None:

@@ -96,7 +96,7 @@ class BatchCall(HandlerCalls[Verdicts]):
         except BaseException as error:  # noqa: BLE001 - libraries have their own, too
             return self._same(self._failed(error))
         if _decides_nothing(decisions):
-            # As of a function without a return, called for each message.
+            # As if a function without a return were called for each message.
             decisions = None
         if decisions is None and self.results.none():
             return self._same(DELETED)

@@ -55,8 +55,8 @@ class Uncommitted(BaseException):
 
 #: The bytes of the messages of a part; a smaller batch is one part.
 PART_BYTES = 1 << 20
-#: What is not a handler's own. All else that it raises fails its messages alone: the process, and
-#: the pool, go on.
+#: Errors that do not come from the handler. Any other error only fails its messages: the process
+#: and the pool go on.
 _NOT_ITS_OWN = (Superseded, faults.InjectedFault)
 DELETED = CallOutcome(DELETE)
 RELOADED = CallOutcome(RELOAD)
@@ -163,7 +163,7 @@ class HandlerCalls(ABC, Generic[Outcome]):
             raise error
         is_main = threading.current_thread() is threading.main_thread()
         if isinstance(error, KeyboardInterrupt) and is_main:
-            # Of a person: Python gives it to the main thread.
+            # A person has pressed Ctrl-C, which Python raises in the main thread.
             raise error
         return self.of_error(error)
 

@@ -217,7 +217,7 @@ def arguments_of(*, with_metadata: bool, transactional: bool = False) -> tuple[s
     return (message, *columns, *(("the connection",) if transactional else ()))
 
 
-#: Tell functions of which a call runs nothing.
+#: Tests for generator functions: a call of one runs nothing.
 _GENERATORS = (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 
 

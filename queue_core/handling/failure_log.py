@@ -34,7 +34,7 @@ _Seen = tuple[str, str | None, bool]
 
 @dataclass(slots=True)
 class _Minute:
-    """What was logged of a queue since the last first failure."""
+    """What was logged of a queue in the current minute, which began with a failure."""
 
     timer: threading.Timer
     seen: set[_Seen] = field(default_factory=set)
@@ -68,7 +68,7 @@ class FailureLog:
                 timer = threading.Timer(EVERY_SECONDS, self.flush, [queue], {"catalog": catalog})
                 timer.daemon = True
                 minute = _Minute(timer)
-                # Without a thread that ends it, it is over at once.
+                # If no thread can be started to end the minute, it is over at once.
                 with suppress(RuntimeError):
                     timer.start()
                     self._minutes[catalog, queue] = minute

@@ -70,7 +70,7 @@ class Window:
         """Note calls whose order is unknown; return whether too many have failed."""
         of = len(self._failed)
         if calls > of:
-            # As many of the last calls as of all.
+            # The window takes the same share of failures as all these calls have.
             failures, calls = math.ceil(failures * of / calls), of
         too_many = False
         for number in range(calls):

@@ -1,9 +1,9 @@
 """Traces of exceptions that handlers raise: their ends, cut so that the handler's line is in.
 
-A trace is made of one failure in two seconds, and of each that has another line or another text,
-apart from its values, within a minute. In a flood of failures of which none is new, only each
-seventh one is looked at, and fewer the longer it lasts. So thousands of failures a second cost next
-to nothing, and each cause has its trace.
+A trace is made of one failure every two seconds, and of each failure whose line, or whose text
+apart from its values, is new within a minute. In a flood of failures that are not new, only every
+seventh is looked at, and fewer the longer it lasts. So thousands of failures a second cost next to
+nothing, and each cause has its trace.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _MOST_PLACES = 1000
 ANEW_SECONDS = 60.0
 #: How many texts of one line have traces of their own until then.
 MOST_TEXTS = 20
-#: After so many failures in sequence that were not new, this share of their number is passed over
-#: before the next one is looked at, and at most so many.
+#: After `DULL` failures in sequence that were not new, `SHARE` of their number, at most `PASSED`,
+#: are passed over before the next one is looked at.
 DULL, SHARE, PASSED = 100, 1 / 16, 60
 #: The characters of a text by which failures are told apart, and the values that are left out.
 _TEXT = 200

@@ -235,7 +235,7 @@ def _as_table(result: Any) -> pa.Table:
         raise BadOutcome(f"the batch handler's outcomes cannot be a table: {error}") from error
 
 
-# Not pa.scalar(None), which imports pandas, for which each command of `ignis` would wait.
+# Not pa.scalar(None): it imports pandas, which would delay each command of `ignis`.
 _NONE = pa.nulls(1, pa.string())[0]
 
 

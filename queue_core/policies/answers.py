@@ -77,7 +77,7 @@ def answers_one_by_one(
             values.append(change)
     names = list(dict.fromkeys(name for change in values for name in change))
     _check_names(names, schema, key)
-    # A message keeps its values in columns that only others take over.
+    # A message keeps its own values in columns that only other messages change.
     rows = [
         {name: change.get(name, queued[number][name]) for name in names}
         for number, change in zip(pairs, values, strict=True)
