@@ -58,7 +58,7 @@ class BrowsingSource(MessageSource):
         return self._left.next(limit) or self._browse(limit)
 
     def settle(self, outcomes: PoolOutcomes) -> Settled:
-        """Log the failures of the handler, of which nobody else would tell."""
+        """Log the failures of the handler, which are recorded nowhere else."""
         rows = PoolOutcomes.joint([outcomes]).settlement
         FAILURES.note(self._queue.name, Settlement.of(rows), self._queue.store.catalog.url)
         return super().settle(outcomes)
@@ -66,7 +66,7 @@ class BrowsingSource(MessageSource):
     def _take_for(self, limits: list[int], room: int | None) -> Sequence[HeldBatch | None]:
         most = sum(limits)
         if room is not None:
-            # A browser's ticket is one of places, and does not know their sizes.
+            # A browser's ticket names places, and does not know the sizes of the messages there.
             fitting = len(limits) if self._mean is None else int(room / max(self._mean, 1.0))
             most = min(most, max(fitting, 1))
         with self.trouble.attempt():
@@ -92,7 +92,7 @@ class BrowsingSource(MessageSource):
                 with self._queue.opened.quarantining():
                     messages = self._read(*found)
             except BaseException:
-                # What is not damaged is there, once the rest is set apart or repaired.
+                # Read it again: by then, damaged messages are set apart or repaired.
                 self._unread = found
                 raise
             # Meanwhile, all messages of the ticket may be gone.

@@ -54,7 +54,7 @@ class PoolConfig:
 
     @property
     def workers(self) -> int:
-        """The number of workers at the start, of which a pool has as many as it may."""
+        """The wanted number of workers at the start; a pool starts as many of them as it may."""
         if self.concurrency is not None:
             return self.concurrency
         if self.browse:
@@ -70,9 +70,9 @@ class PoolConfig:
     @property
     def precedes(self) -> bool:
         """
-        Whether it may hold others back.
+        Whether it may hold other consumers back.
 
-        Not a browser, and not a consumer of the sideline without a priority: others take from main.
+        A browser may not, nor one of the sideline without a priority: others take from main.
         """
         in_main = any(self.magazine_of(queue) is Magazine.MAIN for queue in self.queues)
         return not self.browse and (in_main or self.priority is not None)

@@ -35,7 +35,7 @@ class QueueDispatcher:
         self.users = 0
         #: When a heartbeat began that saw the queue empty, if nothing has changed since.
         self.quiet_at = -inf
-        # In a queue that others keep busy, ten vain looks a second are enough.
+        # In a queue that others keep busy, ten empty looks a second are enough.
         watch = Watch(catalog, lambda: queue.sources)
         self.loop = Loop(f"dispatcher-{queue.name}", self._look, at_end=watch.close)
         self._poller = Poller(watch, first=0.02, last=0.1, sleep=self.loop.sleep)

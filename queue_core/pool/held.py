@@ -24,7 +24,7 @@ from queue_core.pool.timings import STALL_SECONDS
 
 #: The bytes that a pool holds by default: enough for many small batches, and little memory.
 MAX_BYTES = 64 << 20
-#: Seconds for which other queues are kept back; suspects that wait are seen again before.
+#: Seconds for which suspects keep other queues back. Suspects that wait are seen again sooner.
 KEPT_BACK_SECONDS = 10 * STALL_SECONDS
 
 
@@ -62,7 +62,7 @@ class HeldBytes:
         self.limit = limit
         self.used = 0
         self.workers = workers
-        #: Those that share it empty their hands for each other.
+        #: Queues whose suspects keep all sources that share the bytes from firing.
         self.stalls = Stalls()
         self._lock = threading.Lock()
         self._waiting: set[Callable[[], None]] = set()
@@ -130,7 +130,7 @@ def divided(
     """
     Divide messages evenly, up to each limit; return the parts, and the rest.
 
-    *more* says whether others may have waited with them. When the rest is handed out, others may.
+    *more*: whether other messages may wait besides these. A part of the rest always says so.
     """
     rows = left = messages.num_rows
     size = messages.nbytes if rows else 0

@@ -98,15 +98,15 @@ class PoolLife:
         self._breaker: PoolBreaker | None = None
         self._transactions: Transactions | None = None
         self._side_tasks: TaskThread | None = None
-        #: When the time of the handlers is over that `stop` gives them; none before.
+        #: When the time that `stop` gives the handlers is over; -inf before `stop`.
         self._stop_at = -inf
-        # What began is ended, the last first, even if the rest fails.
+        # What has begun is ended in reverse order, even if a later step fails.
         with ExitStack() as ends:
             self._begin(ends, count)
             self._ends = ends.pop_all()
 
     def _begin(self, ends: ExitStack, count: Callable[[Counter[str]], None]) -> None:
-        # At the very end: a task may take long, and messages are not to wait for it.
+        # Stopped last: a task may take long, and messages must not wait for it.
         ends.callback(self._stop_side_tasks)
         store, config = self._store, self._config
         catalog, contract = store.catalog, config.contract
@@ -140,7 +140,7 @@ class PoolLife:
         gate = None if self._breaker is None else self._breaker.gate
         output = None if config.output is None else Output(config.output.info)
         if config.browse and contract.on_none is None:
-            # Who takes no message decides about none.
+            # A browser takes no messages, so its handler decides nothing.
             contract = replace(contract, on_none=DELETE)
         self._sources = {
             dispatcher: self._source_of(queue, consumer, dispatcher, held)
@@ -162,7 +162,7 @@ class PoolLife:
         )
         self._watcher = Loop("pool watcher", self._watch, every=min(self._timeout / 4, 1.0))
         self._workers = Workers(context)
-        # It may be reloading messages, and the caller may close the store next.
+        # The watcher may be reloading messages, and the caller may close the store next.
         ends.callback(lambda: self._watcher.stop(self._left(TASK_SECONDS)))
         ends.callback(self.ended.set)
         ends.callback(lambda: self.workers.stop(self._left))
@@ -228,7 +228,7 @@ class PoolLife:
 
     def stop(self, seconds: float) -> None:
         """Stop the workers; after *seconds*, reload what they have not finished."""
-        # A call by a signal handler within another one only says how long that one waits.
+        # A call by a signal handler during another call only changes how long that one waits.
         is_within, self._stop_at = self._stop_at != -inf, time.monotonic() + seconds
         if is_within:
             return
@@ -342,7 +342,7 @@ class PoolLife:
             (self.workers.increase if more > 0 else self.workers.decrease)(abs(more))
 
     def _warn_of_rest(self) -> bool:
-        """Say in the log why `drain` waits for nothing that happens by itself, if so."""
+        """Warn if `drain` waits for something that does not end by itself; return whether so."""
         names = ", ".join(map(repr, self.paused_queues))
         if names:
             _log.warning(

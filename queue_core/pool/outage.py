@@ -21,7 +21,7 @@ from queue_core.support.outage_log import OutageLog
 
 #: The location of a segment in an error, which names another one at each attempt.
 _LOCATION = re.compile(r"\bsegments/\S+")
-#: Errors after which a pool goes on. By that of a newer format it ends, as it would not pass.
+#: Errors after which a pool goes on. A newer format of the catalog ends it, since it would stay.
 PASSING = (Unavailable, DamagedCatalog, DamagedSegment)
 
 _log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class Trouble:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Note the outcome of the block; raise the last error without it if it is too early."""
+        """Note the outcome of the block; raise the last error instead if a retry is too early."""
         last = self.error
         if isinstance(last, Unavailable) and time.monotonic() - self._failed_at < RETRY_SECONDS:
             raise last.with_traceback(None)

@@ -167,8 +167,8 @@ class PoolOutput:
         """
         Settle the outcomes of several workers in one transaction, and load their rows.
 
-        If the rows cannot be loaded, each worker's are settled alone, and those that are the reason
-        fail. Raises `Unavailable` if nothing was settled, also while the output queue has no room,
+        If the rows cannot be loaded, each worker's are settled alone, and those at fault fail.
+        Raises `Unavailable` if nothing was settled, also while the output queue has no room,
         or changes faster than its policy decides. Raises `CatalogForbidden` if the role may not
         load; it puts the messages with rows back.
         """
@@ -176,7 +176,7 @@ class PoolOutput:
         try:
             lost = past_damage(partial(self._settle, joint))
         except Conflict as error:
-            # Others were faster. No message is the reason, and nothing was changed.
+            # Others changed something first. No message is at fault, and nothing was changed.
             raise Unavailable(str(error)) from error
         except IgnisError as error:
             waits = isinstance(error, Unavailable)
@@ -188,7 +188,7 @@ class PoolOutput:
             if joint.output is None or waits or error.outcome_unknown:
                 raise
             if isinstance(error, CatalogForbidden):
-                # No message is the reason, so none may lose an attempt.
+                # No message is at fault, so none may lose an attempt.
                 self._settle(joint.put_back())
                 raise
             if len(outcomes) > 1:

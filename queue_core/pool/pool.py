@@ -83,8 +83,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             handler must not commit or roll back itself, or settle its own messages. A call that
             other transactions disturb is repeated. A call that cannot commit sidelines its
             messages. On SQLite, one call runs at a time, and nobody else writes meanwhile; on
-            PostgreSQL, 16 do. To wait for a turn takes none of *handler_timeout*. Cannot be
-            combined with *browse*, or for a batch handler with *payload* or *message_type*.
+            PostgreSQL, 16 do. Waiting for a turn does not count towards *handler_timeout*. Cannot
+            be combined with *browse*, or for a batch handler with *payload* or *message_type*.
         columns: The columns that the handler takes, besides ``_message_id``. By default, the
             queue's own columns with ``_queue`` and ``_attempt``; with a payload or a
             *message_type*, only the object.
@@ -219,7 +219,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         self._follows = concurrency is None and not browse
         #: From the last start on; None before.
         self._life: PoolLife | None = None
-        #: How long the last `stop` was to wait that a signal handler called during a start, if any.
+        #: The seconds of the last `stop` that a signal handler called during a start; None: none.
         self._late: float | None = None
         #: Held while the pool is being started or stopped: two threads may do so at once.
         self._changing = threading.RLock()
@@ -378,9 +378,9 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         """
         Stop the workers after their current batches. A ``with`` statement calls this.
 
-        In a call of its own handler, which has to end first, it returns at once, and the pool stops
-        in a thread of its own. So it does in the handler of a signal that interrupts `increase` or
-        `decrease`.
+        Within a call of the pool's handler, which must end first, it returns at once, and the pool
+        stops in a thread of its own. The same holds in the handler of a signal that interrupts
+        `increase` or `decrease`.
 
         Args:
             timeout: Seconds, or a text such as ``"20s"`` or a ``timedelta``, to wait for the

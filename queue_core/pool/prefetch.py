@@ -3,7 +3,7 @@
 A firing of many messages costs about as much as one of few. So with quick handlers, one firing
 serves several batches. If the fired messages are used up within `LINGER_SECONDS`, the next firing
 takes twice as many. With slow handlers, no message is fired before a worker asks for it. A firing
-that finds nothing says nothing of the handlers.
+that finds nothing says nothing about the handlers.
 """
 
 from __future__ import annotations

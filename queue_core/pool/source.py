@@ -175,7 +175,7 @@ class AcquiringSource(MessageSource):
         #: The late values of a fair queue.
         self._late: LateFlows | None = None
         self._follow_fair_by()
-        #: Whether to give back what was fired ahead: it may be of values that are late since.
+        #: Whether to give back what was fired ahead, since some of its values may have become late.
         self._is_outdated = False
         # SQLite has one writer at a time, and others would poll for their turn.
         exclusion = threading.Lock()
@@ -207,7 +207,7 @@ class AcquiringSource(MessageSource):
         return self._alone.next(1) if self._late else None
 
     def settle(self, outcomes: PoolOutcomes) -> Settled:
-        """Settle; reloaded ones, others of their groups or below limits, can be fired then."""
+        """Settle; then reloaded messages, or others of their groups and limits, can be fired."""
         settled = (self._settle if outcomes.output is None else self._settle_and_load)(outcomes)
         settings = self._queue.info.settings
         limited = any(limit.in_flight is not None for limit in settings.limits)

@@ -243,7 +243,7 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
         try:
             self._join(consumer)
         except BaseException:
-            # Such as by the caller's `wake`. What has begun would hold others back for ever.
+            # The caller's `wake` may raise. A half-started target would hold others back for ever.
             with suppress(IgnisError):
                 self.stop()
             raise
@@ -314,7 +314,7 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
                     for queue in self._config.queues:
                         put_back(self._store.catalog, queue.info, presence.consumer)
         finally:
-            # From then on, those that it holds back would take later messages.
+            # Last: consumers that it holds back would take later messages before these are back.
             presence.leave()
 
     def __enter__(self) -> ConsumerTarget:
@@ -348,7 +348,7 @@ def _acquire(
         if firing.ticket is not None:
             return firing
         if firing.stalled:
-            # It waits until the target has settled what it holds.
+            # A suspect waits until the target has settled what it holds.
             dispatcher.look_in(STALL_SECONDS)
         if firing.opens_in is not None:
             dispatcher.look_in(firing.opens_in)

@@ -7,7 +7,7 @@ LINGER_SECONDS = 0.05
 LOAD_LINGER_SECONDS = 0.15
 #: The time after which a consumer looks again for messages that wait until it holds nothing.
 STALL_SECONDS = 0.1
-#: The pause before an operation is retried for which the catalog could not be reached.
+#: The pause before a retry of an operation that could not reach the catalog.
 RETRY_SECONDS = 1.0
 #: The time for which `ConsumerPool.stop` waits for handlers by default.
 STOP_SECONDS = 30.0

@@ -88,7 +88,7 @@ class Transactions:
         self._open: dict[threading.Thread, _Call] = {}
 
     def call(self, batch: PoolBatch, *arguments: Any) -> Any:
-        """Call the handler; again while other transactions are in the way or the database is."""
+        """Call the handler; repeat it after conflicts, and while the database cannot be reached."""
         # Once: a late call keeps its messages, and another thread goes on with the next ones.
         ids = batch.ids_of(arguments)
         _here.call = call = self._open[threading.current_thread()] = _Call()
@@ -130,7 +130,7 @@ class Transactions:
                 _log.warning(
                     "the transaction of a late call goes on until the call ends: %s", error
                 )
-        # The late call may never return.
+        # Free its place here: the late call may never return.
         self._free.release()
 
     @property
@@ -139,7 +139,7 @@ class Transactions:
         return bool(self._open)
 
     def close(self) -> None:
-        """Close the connections, and those of late calls after these."""
+        """Close the connections; those of late calls are closed when the calls end."""
         connections.end(self._engine)
 
     def _try(self, batch: PoolBatch, call: _Call, arguments: tuple[Any, ...], ids: pa.Array) -> Any:
@@ -152,7 +152,7 @@ class Transactions:
                 _here.in_handler = False
             driver = connection.connection.driver_connection
             if _here.used and not self._dialect.in_transaction(driver):
-                # It used the driver's connection for that.
+                # The handler has ended the transaction through the driver's connection.
                 raise BadOption(_ENDED)
             outcomes = self._outcomes(batch, decision, ids)
             if outcomes is not None:

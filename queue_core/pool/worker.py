@@ -41,8 +41,8 @@ from queue_core.values.settings import MAX_CONCURRENCY
 
 _log = logging.getLogger(__name__)
 
-#: The arguments of the pool in whose worker this is, or whose workers it adds or removes; None
-#: elsewhere. Both end before the pool does.
+#: The arguments of the pool for which this thread is a worker, or adds or removes workers; None
+#: elsewhere. The pool can end only after that.
 working_for: ContextVar[PoolConfig | None] = ContextVar("working_for", default=None)
 
 
@@ -272,8 +272,8 @@ class Worker:
         context = self._context
         self.batch = PoolBatch(taken, source, context.runner, context.transactions)
         if self.ending.is_set() and not context.config.browse:
-            # The firing took longer than the pool; nobody would end a late call. A browser would
-            # not see these messages again.
+            # The pool stopped during the firing, so nobody would end a late call. A browser still
+            # shows its messages, because it would not see them again.
             self.batch.calls.cancel()
             source.give_back()
         self._finish()
@@ -379,12 +379,12 @@ class Workers:
         for worker in workers:
             worker.end()
         for worker in workers:
-            # In parts, since a signal handler may shorten it.
+            # In short waits, since a signal handler may shorten the time.
             while not worker.join(min(left(), 0.5)) and left():
                 continue
-        # First all of them: the transaction of one may keep the settlement of another waiting.
+        # Cancel all before any settles: the transaction of one may block another's settlement.
         with ExitStack() as settlements:
-            # All of them, although one may fail: nobody else puts their messages back.
+            # Settle all, even if one fails: nobody else puts their messages back.
             for cancelled in [worker for worker in workers if worker.cancel()]:
                 settlements.callback(cancelled.settle)
 

@@ -1,6 +1,6 @@
 """What is the same in every load: rows become a table with the queue's columns, then the load runs.
 
-A load runs by the columns and settings that are known, and again if others have changed them.
+A load uses the columns and settings that are known, and runs again if they have changed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def load(
     def run(info: QueueInfo, table: pa.Table) -> pa.Array:
         left = None if end is None else max(end - time.monotonic(), 0.0)
         given = _Rows(queue, info, table, policy)
-        # Those of other threads may wait for longer.
+        # Without a timeout only: a load with those of other threads may wait for longer.
         if given.smart is None and left is None and loads.joins(info, table):
             return loads(info, table, given.write)
         (ids,) = _publish([given], OnFull(timeout=left))
@@ -117,7 +117,7 @@ class _Rows:
         self._table = table
         self.write: Stage = partial(queue.spread.staged, info)
         self.smart = of_rows(queue.catalog, queue.storage, info, table, self.write, policy)
-        #: Those that were written last; none of a smart load, which writes them when it decides.
+        #: The segments that were written last; none for a smart load, which writes its own.
         self.staged: list[Staged] = []
         self._order: Numbers = np.empty(0, np.int64)
 
@@ -143,7 +143,7 @@ def _publish(rows: Sequence[_Rows], when_full: OnFull) -> list[pa.Array]:
     queue = rows[0].opened
     loads = [Routed(each.info, each.staged, each.smart) for each in rows]
     load = RoutedLoad(queue.catalog, queue.storage, loads, when_full, again=stage)
-    # Found when they are removed: by then, they are all there.
+    # A generator, which finds the segments when they are removed: by then, all are written.
     staged = (segment for each in rows for segment in each.staged)
     try:
         with removed_if_refused(queue.storage, staged):
@@ -199,7 +199,7 @@ def _table(queue: OpenedQueue, rows: Any) -> pa.Table:
 
 def _by_now(queue: OpenedQueue, table: pa.Table) -> tuple[QueueInfo, pa.Table]:
     """Return the queue as it is known by now, and the table with its columns."""
-    # They are read once: another thread may meanwhile find more, or those of before.
+    # Read `info` once: another thread may replace it meanwhile, even by an older one.
     info = queue.info
     if table.schema.equals(info.schema):
         return info, table

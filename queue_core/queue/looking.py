@@ -63,11 +63,11 @@ class Looking:
 
         Args:
             to: The name of the new queue.
-            since: Which messages it gets: those that the log got at a time with its time zone or
-                later, which is a little later than their ``_loaded_at``; by default, all that the
-                log still has. Of loads that compaction has merged, it is exact to the minute. Or,
-                as for `Store.subscribe`, from the place of a subscription on, given by its name:
-                those that it has not taken in from the log, whatever it has handled.
+            since: Which messages it gets. With a time, which needs a time zone: those that entered
+                the log then or later, a little after their ``_loaded_at``; for loads that
+                compaction has merged, this is exact to the minute. With the name of a subscription,
+                as for `Store.subscribe`: those that it has not taken in from the log, whatever it
+                has handled. By default, all that the log still has.
             until: Only those that the log got before this time, or up to the place of a
                 subscription. By default, until now.
             selector: Only messages that meet this SQL condition.
@@ -137,8 +137,8 @@ class Looking:
         Return the messages that `fire` would take now with the same arguments, without taking them.
 
         Calls for other numbers of messages may begin at other shards. A limit of the whole queue
-        counts only what is fired, so this looks past it; and so it does past a pause, a
-        deactivation, and consumers that go first.
+        counts only what is fired, so this ignores it. It also ignores a pause, a deactivation, and
+        consumers that go first.
 
         Args:
             count: At most this many messages, 1 or more.

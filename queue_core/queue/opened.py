@@ -41,7 +41,7 @@ class OpenedQueue:
         #: The only magazine that is opened, as by the name of a sideline; None for both.
         self.only: Magazine | None = None
         self.spread = Distributor(storage)
-        #: What was demanded last, of the queue as it was then, and the request for it.
+        #: The last demand, the queue as it was then, and the request that they made.
         self._asked: tuple[Demand, QueueInfo, FireRequest] | None = None
 
     @property
@@ -61,7 +61,7 @@ class OpenedQueue:
 
     def follow(self) -> QueueInfo:
         """Read them if another process has changed them; raises `NoSuchQueue`."""
-        # Another thread may keep what it read before, so this returns what it has read itself.
+        # Another thread may replace `info` by an older one, so return what was read here.
         with self.catalog.read() as connection:
             self.info = found = queues.still_there(connection, self.info)
         return found

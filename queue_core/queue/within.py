@@ -69,16 +69,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Taker:
-    """A consumer of this process that fires in transactions of callers; None: it is not made."""
+    """A consumer of this process that fires in callers' transactions; None: not enlisted yet."""
 
     name: str
     consumer: Consumer | None = None
 
 
-#: Those in use, by connection or catalog; and those of connections that are gone, by catalog.
+#: The takers in use, by connection or catalog, and the free ones of closed connections, by catalog.
 _takers: WeakKeyDictionary[object, _Taker] = WeakKeyDictionary()
 _free: WeakKeyDictionary[Catalog, list[_Taker]] = WeakKeyDictionary()
-# A forked child is another process.
+# A forked child needs consumers of its own.
 os.register_at_fork(after_in_child=_takers.clear)
 os.register_at_fork(after_in_child=_free.clear)
 
@@ -296,9 +296,9 @@ def _consumer(catalog: CallersCatalog, connection: Connection) -> Consumer:
     """
     Return the consumer of the caller's connection, and make it if there is none.
 
-    A firing locks its consumer until the commit. So the transactions of two connections need two.
-    Where only one transaction writes at a time, the process has one. Connections may come and go
-    without end, so a new one takes over what one before it has left.
+    A firing locks its consumer until the commit, so two connections need two consumers. Where only
+    one transaction writes at a time, the process has one. A new connection takes over the consumer
+    of one that is gone, so that consumers do not add up.
     """
     parallel = dialect.of(connection).writes_in_parallel
     of = catalog.driver if parallel else catalog.own
@@ -312,7 +312,7 @@ def _consumer(catalog: CallersCatalog, connection: Connection) -> Consumer:
         _takers[of] = taker
         finalize(of, free.append, taker).atexit = False
     known = consumers.by_name(connection, taker.name)
-    # It was made in a transaction of the caller, who may have rolled back.
+    # The caller may have rolled back the transaction that enlisted it.
     if known is None or known != taker.consumer:
         taker.consumer = known = consumers.enlist(connection, taker.name, beats=False)
     return known
