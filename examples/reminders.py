@@ -1,9 +1,9 @@
-"""Send reminders, each at its time; cancel one before.
+"""Send reminders, each at its time; cancel one before it is sent.
 
     python examples/reminders.py /tmp/reminders
 
-The column of the setting `hold_until` says until when a message waits. A message that waits can
-be chosen and deleted.
+The column that the setting `hold_until` names says until when a message waits. A message that
+waits can be chosen and deleted.
 """
 
 import sys
@@ -16,7 +16,7 @@ from queue_core import ConsumerPool, Store
 
 
 def main(path: str, seconds: float = 2.0) -> list[str]:
-    """Plan three reminders within *seconds*, cancel one; return whom the others were sent to."""
+    """Plan three reminders within *seconds*, cancel one; return the recipients of the others."""
     sent: list[str] = []
 
     def send(reminder: dict) -> bool:

@@ -3,7 +3,7 @@
     python examples/revenue.py /tmp/revenue
 
 One query reads orders from a queue and writes them, with the category of their product, to a second
-queue: exactly once, also if the driver is killed. A report reads that one and takes nothing.
+queue: exactly once, even if the driver is killed. A report reads that queue and takes nothing.
 """
 
 import sys

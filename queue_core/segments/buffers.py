@@ -111,8 +111,8 @@ class Buffer:
         """
         Return a column to write into: one element per row, or one row of elements.
 
-        What is not written is 0. A column that may be null is null if nobody asks for it, and it
-        has times, or no fixed width.
+        Elements that are not written are 0. A nullable column that is never returned here is null
+        if it holds timestamps or has no fixed width.
 
         Args:
             column: The name of a column of the queue.
@@ -180,7 +180,7 @@ class Buffer:
         self._end(_LOADED)
 
     def _array(self, field: pa.Field) -> pa.Array:
-        """Return a column; nulls for times that nobody wrote, since 0 is long over."""
+        """Return a column; times that were not asked for are null, since 0 is long past."""
         column = self._columns.get(field.name)
         unasked = field.nullable and field.name not in self._asked
         if column is None or (unasked and _t.is_timestamp(field.type)):

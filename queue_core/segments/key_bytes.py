@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 import xxhash
 
-#: The most bytes of a value that is there itself. The hash of a longer one costs a call.
+#: The most bytes of a value that a key contains itself. Hashing a longer one costs a call.
 LITERAL = 100
-#: The first byte of a NULL, and of a hash; of another value, it is this much more than its length.
+#: The first byte of a NULL and of a hash. That of any other value is its length plus `_MORE`.
 _NULL, _HASH, _MORE = 0, 1, 2
 _BYTES = pa.large_binary()
 
@@ -26,7 +26,7 @@ _Flags = npt.NDArray[np.bool_]
 
 def key_bytes(keys: pa.Table) -> pa.LargeBinaryArray:
     """Return the bytes of each key, at most `LITERAL` + 1; null for a key of NULLs only."""
-    # Keys of other columns are other keys. The owner of a queue chooses them, so four bytes do.
+    # Keys of different columns differ. The queue's owner chooses the columns: four bytes suffice.
     names = "\n".join(f"{field.name} {field.type}" for field in keys.schema)
     columns = xxhash.xxh3_64_digest(names.encode())[:4]
     # One batch after the other: a column of all of them may be too large for its type.

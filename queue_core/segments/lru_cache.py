@@ -25,7 +25,7 @@ class LruCache(Generic[K, V]):
         self._size = 0
         self._values: OrderedDict[K, V] = OrderedDict()
         self._lock = threading.RLock()
-        # No child begins while another thread is within it, and would never leave it there.
+        # A fork waits for the lock: in the child, the thread that held it would never release it.
         leave = self._lock.release
         os.register_at_fork(before=self._lock.acquire, after_in_parent=leave, after_in_child=leave)
 

@@ -20,7 +20,7 @@ import xxhash
 from queue_core.segments.shard_hash import can_be_key, halves_of, mix, numbers_of
 
 _Hashes = npt.NDArray[np.uint64]
-#: In place of a null; one number among all numbers has the same word.
+#: The word of a null; one of all numbers has the same word.
 _NULL = np.uint64(0xA0B428DB5C1F7E63)
 #: Digests are sums modulo this number.
 MODULUS = 1 << 64

@@ -225,7 +225,7 @@ def remove_staged(storage: Storage, staged: Iterable[Staged]) -> None:
 
 
 class removed_if_refused(AbstractContextManager[object]):
-    """Removes files of segments if the block certainly did not publish them; *others* say so."""
+    """Removes segment files if the block certainly did not publish them, as after *others*."""
 
     def __init__(
         self, storage: Storage, staged: Iterable[Staged], *others: type[Exception]
@@ -243,7 +243,7 @@ class removed_if_refused(AbstractContextManager[object]):
 
 def remove_refused(storage: Storage, staged: Iterable[Staged], error: IgnisError) -> None:
     """Remove the files of staged segments after an *error*, unless they may be published."""
-    # A claim of files that were published before is refused, too, and so is an old batch.
+    # These errors also refuse files that were published before, and an old batch.
     kept = (PublicationRefused, StaleCheckpoint)
     if not error.outcome_unknown and not isinstance(error, kept):
         remove_staged(storage, staged)
@@ -269,7 +269,7 @@ class _OpenSegment:
         last = self.runs[-1] if self.runs else None
         if last is not None and self._memory - self._last_began < RUN_BYTES:
             longer = replace(last, stop=run.stop)
-            # If nothing but all rows of a range of one shard is known of both.
+            # Only if both are plain ranges of rows of one shard, without statistics.
             if run.stats is None and longer == replace(run, start=last.start):
                 self.runs[-1] = longer
                 return

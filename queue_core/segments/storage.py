@@ -184,7 +184,7 @@ class Storage:
 
     def new_location(self, queue: str) -> str:
         """Return a location that was never used before."""
-        # Where "Orders" and "orders" are one folder, it is listed by the name that came first.
+        # In lower case: where "Orders" and "orders" are one folder, only its first name is listed.
         return f"{_SEGMENTS}/{queue.lower()}/{uuid.uuid4().hex}.arrow"
 
     @contextmanager

@@ -1,10 +1,10 @@
 """Fire or wait: a firing that finds no message joins the line of waiting firings.
 
-Changes: the line, and the changes of a firing. Some firings wait beside the line. A firing with a
-selector, or from the sideline, does: if it were first in line and wanted none of the messages, the
-others would wait in vain. So does a firing that a consumer with a priority or a claim, or a pause,
-holds back, and one from a queue with limits, which sleeps until there are tokens. A firing that
-waits follows changes of the settings: each attempt has a request of the present ones.
+Changes: the line, and the changes of a firing. Some firings wait beside the line, where they keep
+no others waiting: those with a selector or from the sideline, which may want none of the messages;
+those that a pause, or a consumer with a priority or a claim, holds back; and those from a queue
+with limits, which sleep until there are tokens. Each attempt of a firing that waits uses the
+settings of that moment.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def fire_or_wait(
         except queues.QueueChanged as changed:
             queue = changed.queue
         except ConsumerFenced:
-            # While it waited for a week, a purge has removed an earlier name of this process.
+            # It waited for a week, and a purge has removed the name that this process had then.
             if who() == consumer:
                 raise
 
@@ -92,7 +92,7 @@ class _Wait:
     def fire(self) -> Fired:
         """Fire, or wait; return the last attempt. Raises `QueueChanged`."""
         takes_any = self.request.selection is None and self.request.magazine is Magazine.MAIN
-        # The first in line would wait for tokens.
+        # While the first in line waited for tokens, it would keep the others waiting.
         uses_line = takes_any and not self.request.terms.limits
         fired = self._attempt(waiter=waiters.LAST if uses_line else None, known=self.queue)
         if fired.ticket is not None or time.monotonic() >= self.end:
@@ -128,10 +128,10 @@ class _Wait:
                 raise _HeldBack
             sees = self._sees_messages(connection)
             if ahead and not (sees and trusted and line.may_pass(connection, request, ahead)):
-                # The first may leave with any change: all others would wait for a second that
-                # sleeps. A summary that is always new lets it look soon after each.
+                # The first may leave at any change, and all others wait for the second. So its
+                # summary is always new, which makes it look soon after each change.
                 return object() if ahead == 1 else ahead, False
-            # The firing raises if nothing waits where nothing will come.
+            # In a detached subscription without messages, the firing raises an error.
             return 0, bool(detached) or sees
 
         left = self.end - time.monotonic()

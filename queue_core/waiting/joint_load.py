@@ -3,8 +3,8 @@
 A durable commit costs the same for one message as for a hundred. So a thread that finds another one
 at work waits, and the next commit takes the loads of all threads that wait by then; the rows for
 one queue become one segment. A thread that is alone waits for nobody. Each load is whole, in the
-order of its rows. If a joint load is refused, its loads are made one by one, and only that one
-fails which is the reason.
+order of its rows. If a joint load is refused, its loads are made one by one, and only the one at
+fault fails.
 
 Only loads that depend on no other message are joined: without a policy, de-duplication, bounds and
 a transaction of the caller.
@@ -89,7 +89,7 @@ class JointLoads:
 
     def __call__(self, queue: QueueInfo, rows: pa.Table, stage: _Stage) -> pa.Array:
         """Load rows, by this thread or by another one; return the message ids."""
-        # Writers in parallel lock the shards of a queue in one order; those of several have none.
+        # Parallel writers lock the shards of one queue in order; across queues, there is no order.
         key = (os.getpid(), queue.id if self._parallel else 0)
         load = self._by_queue.get(key)
         if load is None:
@@ -104,7 +104,7 @@ class JointLoads:
         """Return the result of each load."""
         groups = _groups(loads)
         if len(groups) > 1 and self._parallel:
-            # A queue as several threads know it: each in a transaction of its own.
+            # Threads know the queue in different states: load for each state separately.
             results: list[_Result] = [None] * len(loads)
             for group in groups.values():
                 of_group = self._load_all([loads[at] for at in group])
@@ -116,7 +116,7 @@ class JointLoads:
         except IgnisError as error:
             if len(loads) == 1 or isinstance(error, Unavailable) or error.outcome_unknown:
                 return [error] * len(loads)
-            # Nothing was changed, and one of them is the reason.
+            # Nothing was changed, and one of them is at fault.
             return [result for load in loads for result in self._load_all([load])]
         except SettingsChanged as error:
             # Nothing was changed, and each load begins again. Others may be loaded by now.
@@ -128,7 +128,7 @@ class JointLoads:
     def _commit(self, loads: Sequence[_Load], groups: Collection[Sequence[int]]) -> list[pa.Array]:
         """Load in one transaction; *groups*: the indexes of loads that are staged together."""
         parts: list[_Part] = []
-        # Found when they are removed: by then, they are all there.
+        # A generator, which finds the segments when they are removed: by then, all are written.
         staged = (segment for part in parts for segment in part.staged)
         with removed_if_refused(self._storage, staged, SettingsChanged):
             for group in groups:

@@ -136,8 +136,8 @@ KINDS = {
     ),
     "later": Kind(
         None,
-        "Messages of later",
-        "Nothing is to be done before that time; what expires before it is not handled.",
+        "Messages that are due later",
+        "Nothing needs to be done before that time. Messages that expire before are not handled.",
     ),
     "busy": Kind(
         None, "Busy consumers", "ignis slices {queue} shows who holds messages, and since when."

@@ -300,9 +300,9 @@ def _pace(queue: QueueFigures) -> Iterator[Problem]:
     # One load, or a backlog that is handed out in a minute and does not grow, says nothing.
     elif pace.lasts and (pace.grows or takes_long):
         grows = f", so it grows by {rate(-less)}" if less else ""
-        # As many wait as are handed out in a minute, so that a short backlog is none.
+        # A backlog that is handed out within a minute is no problem.
         lasting = pace.grows and less < 0 and takes_long
-        # The reason is another one where nobody takes anything.
+        # Where nobody takes anything, another problem says why.
         named = any(_unconsumed(queue)) or bool(queue.causes.breakers)
         never = f"{text}{grows}: it will never be empty."
         only = named or not lasting
@@ -369,7 +369,7 @@ def _jobs(queue: QueueFigures) -> Iterator[Problem]:
 
 
 def _blocked(queue: QueueFigures, each: Blocked) -> Problem:
-    """Return what a rule of the queue holds back, which has waited before all consumers."""
+    """Return that a rule of the queue holds back each waiting message, whoever consumes it."""
     if each.rule == "group":
         text = f"Each message that waits is behind one of its {each.name} that is in flight or held"
     elif each.rule == "limits":

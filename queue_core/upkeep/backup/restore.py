@@ -94,7 +94,7 @@ def restore(
         def work(connection: Connection) -> Restored:
             table_rows.lock(connection)
             if not over and table_rows.are_used(connection):
-                # Perhaps by another restore of the same backup, whose segments these are, too.
+                # Perhaps another restore of the same backup did, and needs these segments.
                 undo.pop_all()
                 raise BadOption(
                     "the catalog was put to use while segments were copied; its rows were not "
@@ -108,7 +108,7 @@ def restore(
             acts.note(connection)
             messages = amounts.messages(connection)
             faults.point("restore.before_commit")
-            # From here on, they may be those of the restored store.
+            # From here on, the copies may belong to the restored store.
             undo.pop_all()
             return Restored(age, messages, len(needed), tuple(strange), damaged)
 
@@ -127,7 +127,7 @@ def restore(
                     undo.pop_all()
                     raise
         faults.point("restore.committed")
-        # Of files that are back, or of the lost catalog. Readers report what is still damaged anew.
+        # They are about files that are back, or the lost catalog. Readers report other damage anew.
         for report in storage.damage_reports():
             storage.forget_damage(report)
         Identity(catalog, storage).adopt()

@@ -102,7 +102,7 @@ class LeaseLeader:
             return
         self._outage.over(f"the lease of the {ROLE} can be renewed again")
         if self._loop is not None and (term or 0) != self._term:
-            # If the catalog or the machine was away, who lives looks dead until its heartbeat.
+            # After an outage, living consumers look dead until their next heartbeat: lead later.
             self._from = now + 2 * self._every
         self._term = term or 0
         leads = term is not None and now >= self._from

@@ -11,7 +11,7 @@ The leader assigns the partitions, which are the names of queues, to the members
 this whenever a member comes or goes, and every 30 seconds. An instance is active when it is first
 in the election and its communicator node names it as the balancer. An instance that loses its
 connection is inactive from that moment; if its session survives, it is active again, once others
-have had the time for a heartbeat. So it is after a suspension.
+have had the time for a heartbeat. The same holds after a suspension.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class ZooKeeperLeader:
             if losses == self._losses:
                 led = begun < self._until
                 if active and not led and (losses or self._until):
-                    # If it was away, so were others, perhaps: they look dead until their heartbeat.
+                    # After an outage, living consumers may look dead until their next heartbeat.
                     self._from = begun + int(2e6 * self._session)
                 if active != led:
                     text = f"{self.instance} is {'the' if active else 'no longer the'} leader"

@@ -35,8 +35,8 @@ Made: TypeAlias = "tuple[SideTasks, Candidate]"
 #: Seconds between two searches for due tasks. Tasks are due every few minutes: an idle process
 #: costs little more than a heartbeat.
 LOOK_SECONDS = 10.0
-#: The same where the queues are known, and until the first search there: the first batch of a query
-#: does not compete with the imports of tasks.
+#: The same in a process that has read its queues itself, and the seconds before its first search:
+#: the first batch of a query does not compete with the imports of tasks.
 KNOWN_LOOK_SECONDS = 1.0
 #: The most seconds between two looks for messages whose time comes. A message may get an earlier
 #: time than all others meanwhile.

@@ -141,7 +141,7 @@ def _compact_places(
             try:
                 count = _rewrite(catalog, storage, queue, unit)
             except dialect.StillLocked:
-                # A transaction of a caller may last: the next compaction goes on.
+                # A caller's own transaction may take long: the next compaction goes on.
                 return rewritten, looked
             progress.add(count)
             rewritten += count

@@ -29,13 +29,13 @@ from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.retry import retry
 from queue_core.verbs.shovel import shovel, workers
 
-#: The name of the claims in the schedule, which is not that of the runs of a stream, who would wait
-#: for themselves.
+#: The name of the claims in the schedule. The runs of a stream have another name: otherwise, they
+#: would wait for themselves.
 _CLAIM = "rate"
 #: Seconds after which a queue is tried again in which others have locked the due messages.
 _LOCKED_SECONDS = 1.0
-#: Seconds for which shovels with a rate move messages while others wait for their batch, and the
-#: least for one of many.
+#: Seconds for which the shovels with a rate in one batch move messages while its other runs wait,
+#: and the least for each of them.
 RATED_SECONDS, _LEAST_SECONDS = 3.0, 0.5
 
 

@@ -112,8 +112,8 @@ class SmartLoad:
         Returns the id of the first message of each segment. Raises `CapacityExceeded`.
         """
         if self._queue.settings.is_bounded or self._queue.settings.dedup:
-            # With keys, such transactions have the whole queue, one after another. If each had
-            # locked its shards first, they would wait for each other.
+            # A bound or de-duplication concerns the whole queue. Two such transactions that had
+            # locked their shards first would wait for each other.
             named_locks.lock_room(connection, self._queue.id)
         return self._load_exclusively(connection, waiter, overflow)
 
@@ -131,7 +131,7 @@ class SmartLoad:
             except (StaleSnapshot, PublicationRefused) as error:
                 if isinstance(error, PublicationRefused) and self.incoming.brought:
                     raise
-                # Also if it has waited for longer than vacuum leaves its files alone.
+                # It may also have waited for longer than vacuum leaves its files alone.
                 self.discard()
         return commit(self._load_exclusively)
 
@@ -142,7 +142,7 @@ class SmartLoad:
             connection, queue, self._shards, prepared.queued, prepared.rows_read, prepared.known
         )
         if not prepared.staged:
-            # Where nothing is loaded, no load notices that others decide by now.
+            # Nothing is loaded, so nothing else would notice that the settings have changed.
             queues.hold_settings(connection, queue)
         claim(connection, self._storage, [one.staged for one in prepared.rewritten])
         changes = Changes([queue])
@@ -152,7 +152,7 @@ class SmartLoad:
         changes.apply(connection)
         gone, new = len(prepared.result.deleted), np.count_nonzero(prepared.result.kept)
         if queue.settings.is_bounded and waiter is None and gone >= new:
-            # Those in line may wait for the room that it makes.
+            # It frees at least the room that it takes, so it need not wait behind others in line.
             waiter = 0
         ids = load_bounded(connection, self._storage, queue, prepared.staged, waiter, overflow)
         segments.discard_unpublished(connection, _others(self.incoming.brought, prepared.staged))
