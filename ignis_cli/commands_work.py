@@ -31,7 +31,7 @@ from queue_core.values.names import check_consumer, of_process
 from queue_core.watching.wording import counted
 
 _CHANGE = "Change"
-#: What processes get in another way than other options, or do not get.
+#: Arguments that the processes get in another form, or not at all.
 _NOT_PASSED_ON = ("handler", "queue", "name", "processes", "drain")
 
 
@@ -84,7 +84,7 @@ def work(
         stop_after (TIME): Time that the handlers have at the end; then their messages are put back.
         log_format: Write the log as lines of text, or of json with fields such as queue.
     """
-    # As they were given, for processes.
+    # As they were given, to be passed on to processes.
     options = {**locals()}
     seconds = duration("stop-after", stop_after)
     logs.start(log_format)
@@ -132,7 +132,7 @@ def work(
 
 @contextmanager
 def _told_to(supervisor: int | None) -> Iterator[None]:
-    """Let the supervisor of this process start another one after an outage, which refuses none."""
+    """In a process of a supervisor, exit after an outage so that the supervisor starts another."""
     try:
         yield
     except Unavailable as error:

@@ -79,7 +79,7 @@ def buffer_output() -> None:
     """
     Give standard output a buffer, line by line, if PYTHONUNBUFFERED took it away.
 
-    Without one, Python drops the rest of a text of which the system takes only a part, as a pipe or
+    Without one, Python drops the rest of a text if the system takes only a part of it, as a pipe or
     a disk does before it fails. `ignis fire --delete` would remove messages that nobody has.
     If standard input is closed, Python has none: give it an empty one.
     """
@@ -117,8 +117,8 @@ def complain(text: str, error: str | None = None) -> None:
     """
     Print a text on standard error, its first line in red.
 
-    *error*: the class of the error that it tells of, which ends the command. With ``--json``, that
-    is a line of JSON.
+    *error*: the class of the error, if one ends the command; with ``--json``, it is printed as a
+    line of JSON.
     """
     if error and in_json.get():
         sys.stderr.write(as_json({"error": error, "message": text}) + "\n")

@@ -117,7 +117,7 @@ def _jsonl(source: BinaryIO, schema: pa.Schema | None, place: str) -> Iterator[p
 
 def _first_bad_line(lines: Sequence[bytes], read: Callable[[bytes], pa.Table]) -> tuple[int, str]:
     """
-    Return the number of the line up to which *lines* cannot be read, from 1, and why.
+    Return the number of the first bad line, from 1, and what is wrong with it.
 
     Arrow counts rows, and only in some of its errors, so halving finds the line.
     """
@@ -134,7 +134,7 @@ def _first_bad_line(lines: Sequence[bytes], read: Callable[[bytes], pa.Table]) -
             return True
         return False
 
-    # The last count that fails is the one that it returns.
+    # The last count that fails in the search is the one that it returns, so `why` belongs to it.
     count = bisect_left(range(len(lines) + 1), True, key=fails)
     return count, _ROW.sub("", why).removeprefix("JSON parse error: ")
 

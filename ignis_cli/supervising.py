@@ -1,7 +1,7 @@
 """
-Processes of `ignis work`: several of them, and again what dies.
+Run several processes of `ignis work`, and start again those that die.
 
-The processes look whether the supervisor is still their parent. If it dies, however that happens,
+The processes check whether the supervisor is still their parent. If it dies, however that happens,
 they end as by SIGTERM; if they were ending already, at once. Each has a pipe, into which it writes
 what it has counted: its standard output belongs to its handler.
 """
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 def end_with_supervisor() -> int | None:
     """In a process of a supervisor: end when that has died. Return the pipe for the counts."""
-    # No process that a handler starts must take these for its own.
+    # A process that a handler starts must not take these for its own.
     supervisor, counts = os.environ.pop(_SUPERVISOR, None), os.environ.pop(_COUNTS, None)
     if supervisor is not None:
         threading.Thread(target=_end_after, args=(int(supervisor),), daemon=True).start()
@@ -60,10 +60,10 @@ def tell_supervisor(pipe: int, counts: Mapping[str, int]) -> None:
 
 def be_asked_once() -> None:
     """
-    Let SIGTERM end this process at once only if its supervisor is dead; just before it works.
+    Let a second SIGTERM end this process only if its supervisor is dead; call it before the work.
 
-    A service manager may send SIGTERM to all processes of a service, and so does their supervisor
-    then. It kills those that take too long.
+    A service manager may send SIGTERM to all processes of a service, and then the supervisor sends
+    another one. It kills processes that take too long.
     """
 
     def again(*_: object) -> None:

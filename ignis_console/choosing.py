@@ -32,7 +32,7 @@ def choose(
     if chosen is None:
         return None
     if shown is None:
-        # Those that fail again until it is confirmed stay.
+        # Messages that fail again before the action is confirmed are left alone.
         with console.store.catalog.read() as connection:
             return as_of_now(chosen, connection)
     known = console.counted.get(shown)

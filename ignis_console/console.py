@@ -36,7 +36,7 @@ QUEUE_SECONDS = 3.0
 SIDELINE_SECONDS = 5.0
 #: Figures of the store of this age are not shown as present ones: the page waits for new ones.
 STALE_SECONDS = 8.0
-#: Seconds after an action in which its queue is read as often, however many others are looked at.
+#: Seconds after an action for which its queue is read at the full rate, whatever else is shown.
 HASTY_SECONDS = 60.0
 #: Seconds for which scrapes get the same metrics.
 METRICS_SECONDS = 1.0
@@ -92,7 +92,7 @@ class Console:
 
     def overview(self) -> Look[Overview]:
         """Return the figures of the store and their problems, at most some seconds old."""
-        # Each page has the number of problems: none waits for a reading, or shows an old one.
+        # Each page shows the number of problems: it must not wait for a reading or show an old one.
         return self._overviews.get("", self._read_overview, hasty=True, patience=STALE_SECONDS)
 
     def _read_overview(self) -> Overview:

@@ -72,7 +72,7 @@ def sample(queue: Queue, members: Numbers, shown: Numbers) -> Sample:
         some = queue.choose(np.union1d(chosen, shown), magazine="sideline")
         found = readable(some.rows())
     except DamagedSegment:
-        # They are quarantined now, and no member of the group when the page is read again.
+        # The messages are quarantined now, and no longer in the group when the page is read again.
         return Sample(0, (), (), {})
     ids = found.column("_message_id").to_numpy()
     of_sample = found.filter(pa.array(np.isin(ids, chosen)))

@@ -32,14 +32,14 @@ _HERE = Path(__file__).parent
 STATIC = _HERE / "static"
 
 
-#: What is before each path of the console in the browser of a request, such as ``/ignis``.
+#: The path under which the browser of a request sees the console, such as ``/ignis``.
 ROOT: ContextVar[str] = ContextVar("ROOT", default="")
 #: The links of templates that begin at the root.
 _LINKS = re.compile(r'\b(href|(?:form)?action|src)="/')
 
 
 class _Rooted(Extension):
-    """Puts the root of the console before the links of templates, which do without it."""
+    """Puts the root of the console before the links in templates, which are written without it."""
 
     def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
         """Return the text of a template with its links."""
@@ -54,7 +54,7 @@ class Exact(str):
 
 def _visible(value: object) -> object:
     """Return what an expression of a template shows."""
-    # The output of a macro is done.
+    # The output of a macro is escaped already.
     if not isinstance(value, str) or isinstance(value, Exact) or hasattr(value, "__html__"):
         return value
     return _TURNING.sub(lambda found: f"\\u{ord(found[0]):04x}", value)

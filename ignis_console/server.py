@@ -56,7 +56,7 @@ def _outliving_signals() -> Iterator[None]:
     """
     Let SIGTERM and Ctrl-C end the block, and not the process.
 
-    At its end, uvicorn raises the signal again. The actions under way must be noted before.
+    When uvicorn stops, it raises the signal again. The actions under way must be logged before.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

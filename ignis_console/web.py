@@ -133,14 +133,14 @@ def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _text(name: str, value: Any) -> str:
-    """Return a field of JSON as a form has it; a list, that of ids, has spaces between."""
+    """Return a JSON field as the text of a form; a list of ids is joined by spaces."""
     many = isinstance(value, list) and name == "ids"
     items = value if many else [value]
     if any(isinstance(item, list | dict) or (many and isinstance(item, bool)) for item in items):
         raise HTTPException(
             400, f"{ascii(name)[:40]}: use a text or a number; only ids may be a list"
         )
-    # As `Ask.flag` reads them.
+    # Booleans as `Ask.flag` reads them.
     texts = [str(item).lower() if isinstance(item, bool) else str(item) for item in items]
     try:
         " ".join([name, *texts]).encode()

@@ -50,7 +50,7 @@ class LoadStreamWriter(DataSourceStreamArrowWriter):
         """On an executor: stage the rows of a partition."""
         if isinstance(self._target, IgnisError):
             raise self._target
-        # Before a file is written, which would stand in the way of a store that is brought back.
+        # Before any file is written: it would stand in the way of a store that is brought back.
         self._target.check_there(current_batch() or 0)
         return stage(iterator, self._target, digested=True)
 

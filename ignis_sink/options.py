@@ -285,7 +285,7 @@ class SinkOptions:
 
     @property
     def transaction(self) -> Batch | None:
-        """The batch of a batch writer that names itself: of its rows, nothing is compared."""
+        """The batch of a writer with `txnAppId`; its rows are not compared when it comes again."""
         return None if self.txn is None else Batch(WRITER + self.txn[0], self.txn[1], rows=0)
 
     @property

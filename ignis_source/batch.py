@@ -63,7 +63,7 @@ class IgnisBatchReader(DataSourceReader):
 
                 # With a schema that the user gave, nobody has checked it yet.
                 check_selection(queues, options)
-            # Damage that an earlier read found would fail this one too.
+            # Now, because damage that an earlier read found would fail this one too.
             quarantine(store.catalog, store.storage)
             reading = browse(store.catalog, store.storage.uri, queues, options.magazine)
             now = None if options.selector is None else store.catalog.now()

@@ -56,7 +56,7 @@ class QueryPresence:
                 at_first=precedes,
             )
         else:
-            # With fewer, it would be dead to others between two of them.
+            # With fewer heartbeats, it would count as dead between two of them.
             most = consumers.DEAD_AFTER_SECONDS / 3
             interval = max(min(options.heartbeat_interval, most), LEAST_SECONDS)
             self.life = Heartbeat(catalog, consumer, interval)

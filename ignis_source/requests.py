@@ -64,7 +64,7 @@ class Requests:
         request = demand.request(queues, demand.selection(current), uri)
         terms = request.terms
         if not (max_messages or max_bytes):
-            # All of their messages are taken.
+            # All messages are taken, so the shares of the queues do not matter.
             terms = replace(terms, weights={})
         return replace(
             request,

@@ -70,7 +70,7 @@ def make_tasks(
         timings=timings,
         shovelful=shovelful,
         deep=options.deep,
-        # They would come back whatever the options choose.
+        # Retries would move messages whatever the options choose.
         retries=not (options.selector or options.limit or options.rate),
     )
 

@@ -103,7 +103,7 @@ class QueryPlan:
             if {*left} <= {*METADATA.names} and list(columns) == [
                 name for name in available.names if name in columns
             ]:
-                # No column of the queues is left out, and newer ones must not be either.
+                # It takes all columns of the queues, and must not leave out those added later.
                 return reader.load().drop(*left)
             return reader.schema(StructType([available[name] for name in columns])).load()
 

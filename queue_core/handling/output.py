@@ -28,7 +28,7 @@ from queue_core.values.schema import conform, of_data_frame
 
 #: A column of a task's settlement: the rows for the output queue, in its first row.
 OUTPUT = "_output"
-#: What the first part of a pair may be: an exception is refused later, since it is to be raised.
+#: What the first part of a pair may be. An exception is refused later: it must be raised.
 _OUTCOMES = (bool, np.bool_, str, BaseException)
 
 
@@ -60,7 +60,7 @@ class OutputRows(NamedTuple):
             return None
         if len(rows) == 1:
             return OutputRows(numbers[0], rows[0])
-        # Columns that were added meanwhile are null in rows of those that did not know them.
+        # Columns that were added meanwhile are null in rows that were made before.
         table = pa.concat_tables(rows, promote_options="default")
         return OutputRows(np.concatenate(numbers), table)
 

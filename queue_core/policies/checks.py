@@ -42,7 +42,7 @@ CheckPairs: TypeAlias = Callable[[pa.Table, pa.Table], "pa.Array | pa.ChunkedArr
 _QUEUES = np.array([decision.queues for decision in DECISIONS])
 _DELETES = np.array([decision.deletes for decision in DECISIONS])
 _STAYS = np.array([one in (Decision.IGNORE, Decision.QUEUE) for one in DECISIONS])
-#: So many parts of a table are read one by one; more are put together.
+#: The most chunks of a table that are read one by one; more are combined.
 _MOST_PARTS = 64
 
 

@@ -63,8 +63,8 @@ class OutcomeBuffer:
         """
         Settle everything; while the catalog is unavailable, retry until *stopping* is set.
 
-        While the output queue is full, or its storage is not there, wait too. At the end, the
-        messages are then put back.
+        It also waits while the output queue is full or its storage is missing. Once *stopping* is
+        set, it then puts the messages back.
         """
         while self._by_source:
             source, batches = next(iter(self._by_source.items()))
@@ -90,9 +90,9 @@ class OutcomeBuffer:
 
 def _settled(source: MessageSource, outcomes: PoolOutcomes, stopping: threading.Event) -> Settled:
     """
-    Settle, and again after a while what is left, until *stopping* is set.
+    Settle, and keep trying to settle what is left until *stopping* is set.
 
-    If their rows cannot be loaded then, the messages that have rows are put back.
+    If rows cannot be loaded by then, the messages that have rows are put back.
     """
     done: list[Settled] = []
     while True:

@@ -349,9 +349,9 @@ class QueueAdmin:
             to: ``"earliest"``, ``"latest"``, a time with its time zone, as in `Store.subscribe`, or
                 the name of a snapshot.
             force: Whether to remove messages in flight as well. Their consumers' settlements then
-                change nothing, as after a sweep. But those by ids, such as a pool's, find a message
-                that the same consumer has fired again by then: end the pool before you resume the
-                subscription.
+                change nothing, as after a sweep. But a settlement by ids, such as a pool's, also
+                settles a message that the same consumer has fired again by then: stop the pool
+                before you resume the subscription.
             dry_run: Whether to count the messages without changing anything.
 
         Returns:

@@ -295,9 +295,9 @@ class Queue(Looking, Settling):
 
         The messages stay in flight until they are settled (`delete`, `sideline`, `reload`,
         `settle`), or until a sweep sidelines them. Consumers that wait are served first come, first
-        served, except for those with a selector or an order. A call with
-        *max_messages* goes before them while several shards have so many messages that each of them
-        could have as many as the call takes.
+        served, except for those with a selector or an order. A call with *max_messages* goes before
+        them while several shards have messages, and enough to give each of them as many as the call
+        takes.
 
         Args:
             max_messages: At most this many messages, 1 or more, or ``"all"``: all waiting messages,

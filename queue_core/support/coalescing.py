@@ -64,7 +64,7 @@ class Coalescer(Generic[Request, Result]):
         try:
             own.woken.wait()
         finally:
-            # Also if a library interrupts this thread: others wait for it, once it is to lead.
+            # Even if a library interrupts this thread: once it is to lead, others wait for it.
             own.woken.wait()
             if not own.done:
                 self._lead()

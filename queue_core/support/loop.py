@@ -15,9 +15,9 @@ class Loop:
     """
     A thread that calls *work* again and again.
 
-    It waits *first* seconds before the first call, and then after each call as many as it returns,
-    or *every* if that is None. An error is logged, and the work is tried again after *retry*
-    seconds; both are *every* by default (*retry*: 1 for 0). *at_end* is called in it when it ends.
+    It waits *first* seconds before the first call, and then after each call as many as *work*
+    returned, or *every* if that is None. It logs an error, and tries again after *retry* seconds.
+    *first* and *retry* are *every* by default (*retry*: 1 for 0). At its end, it calls *at_end*.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Loop:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start the thread; once only. Keep the loop afterwards: there may be no thread."""
+        """Start the thread; once only. Raises `RuntimeError` if no thread can be started."""
         try:
             self._thread.start()
         except BaseException as error:

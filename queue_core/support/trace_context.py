@@ -48,9 +48,9 @@ class _Instruments(NamedTuple):
 
 def sending(tables: Mapping[str, pa.Table]) -> AbstractContextManager[dict[str, pa.Table]]:
     """
-    Give the load of rows a span for each of their queues; yield them by queues.
+    Open a span for the load into each queue with the column `_traceparent`; yield rows by queues.
 
-    The span is in place of nulls, if it is recorded. Other rows have no span.
+    A span that is recorded takes the place of nulls in that column.
     """
     sent = dict(tables)
     traced = [queue for queue, rows in sent.items() if TRACEPARENT in rows.schema.names]
@@ -71,7 +71,7 @@ def _sending_each(sent: dict[str, pa.Table], traced: list[str]) -> Iterator[dict
 
 @contextmanager
 def _sending(rows: pa.Table, queue: str, caller: Context) -> Iterator[pa.Table]:
-    """Do so for one queue; *caller* is what the span is a part of."""
+    """Do so for one queue; *caller* is the context of which the span is a part."""
     from opentelemetry import trace
     from opentelemetry.metrics import get_meter_provider
 

@@ -64,7 +64,7 @@ def vacuum(
     present = {at: written for at, written in storage.list().items() if share.has(at)}
     if dry_run:
         with catalog.read() as connection:
-            # Their release makes them garbage of this moment.
+            # A real run would release these, which makes them garbage at that moment.
             fresh = [*segments.unnamed(connection).values()] if grace <= 0 else []
             strangers, garbage = _removable(connection, present, grace, fresh)
             return sorted(present.keys() & {*strangers, *garbage, *files.condemned(connection)})
