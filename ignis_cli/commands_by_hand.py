@@ -44,7 +44,7 @@ class QueueChoice:
 
     queue: Queue
     messages: Chosen
-    #: Whether it names none of them: it may be for no message.
+    #: Whether --all chooses them: then there may be none.
     every: bool
 
     def change(self, act: str, done: str, yes: bool, for_good: str = "", **how: Any) -> None:

@@ -1,7 +1,7 @@
 """
 Show what an action would do, and do it: the pages and the API of the table of actions.
 
-An action may be for several queues that a person ticks in the list; they are counted first, too.
+An action may be for several queues, ticked in the list. Their messages are counted first, too.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def _calls(call: Call) -> list[Call]:
 
 
 def _remembered(call: Call, prepared: PreparedAction | None) -> str | None:
-    """Return the name of a count, by which an action changes only the counted messages."""
+    """Remember the counted messages; return the name of the count, by which an action gets them."""
     if prepared is None or prepared.these is None:
         return None
     return call.console.counted.keep(prepared.these)

@@ -42,7 +42,7 @@ from queue_core.errors import BadOption, IgnisError, Invalid, NoSuchQueue
 from queue_core.store import Store
 from queue_core.watching.prometheus import CONTENT_TYPE
 
-#: Routes for which nobody needs to be logged in.
+#: Routes that need no login.
 OPEN = ("/login", "/static")
 
 

@@ -170,7 +170,7 @@ def log_page(console: Console, ask: Ask) -> LogPage:
         with console.store.catalog.read() as connection:
             found = acts.rows(connection, None if queue is None else [queue], KEPT)
     except IgnisError as failure:
-        # Its own actions say what went wrong, also while the store cannot be reached.
+        # Its own actions say what went wrong, even while the store cannot be reached.
         error = str(failure)
     entries = {row.id: _entry(row) for row in found}
     verbs = {row.id: row.verb for row in found}

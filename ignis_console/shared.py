@@ -112,7 +112,7 @@ class Shared(Generic[Answer]):
                 del self._slots[next(iter(self._slots))]
             active = sum(begun - each.asked_at < _ACTIVE_SECONDS for each in self._slots.values())
         latest, ends_at = slot.latest, slot.ends_at(self._each, active, hasty=hasty)
-        # It ends at 0 if it was forgotten.
+        # A forgotten answer ends at 0.
         if latest is not None and ends_at and latest.age < patience:
             if begun >= ends_at and slot.lock.acquire(blocking=False):
                 beside = threading.Thread(target=_compute_beside, args=(slot, compute), daemon=True)

@@ -35,7 +35,7 @@ def publish_tasks(
     Load what all tasks have staged, in one transaction, unless their batch was loaded before.
 
     With routes, queues that do not exist are created from the template. *turn*: the number of the
-    first task, by which rows without a key get their shards.
+    first task, which picks the shards of rows without a key.
     """
     routed = target.routes is not None
     names = sorted({name for task in tasks for name in task.staged}) if routed else [*target.specs]

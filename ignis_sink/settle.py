@@ -72,7 +72,7 @@ class SettleStreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SettleMessage:
         """Gather the outcomes of a partition; runs on an executor."""
         if self._missing is not None and not current_batch():
-            # Only in the first batch: before a later one, the queue existed and was dropped since.
+            # Only in the first batch: in a later one, the queue once existed, and was dropped.
             raise self._missing
         return gather(iterator, self._options.breaker, self._target)
 

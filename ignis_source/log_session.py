@@ -143,7 +143,7 @@ class LogSession:
             return self._partitions(connection, batch)
 
     def batch(self) -> list[LogPartition]:
-        """Return the messages of a read that is no stream."""
+        """Return the messages of a batch read."""
         log = self._log
         with self.store.catalog.read() as connection:
             begins = self._places(connection, log.starting, log.since, EARLIEST)
@@ -368,7 +368,7 @@ def _another(at: Shard, what: str, time: int = 0) -> OffsetsLost:
 
 
 def _cut(pieces: Pieces, parts: int, total: int) -> Iterator[Pieces]:
-    """Divide the slices of a shard; all shards, with *total* messages, have *parts* or more."""
+    """Divide a shard's slices so that all shards, with *total* messages, have *parts* or more."""
     rows = sum(len(piece.rows) for _, piece in pieces)
     most = min(ceil(rows * parts / total), rows)
     left = list(reversed(pieces))

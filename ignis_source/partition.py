@@ -167,7 +167,7 @@ def condition_of(selector: str, schema: pa.Schema) -> Condition:
 
 
 def function_of(selector: str | None) -> Any:
-    """Return the function that a selector names by its import path; None if it is no path."""
+    """Return the function that a selector names by its import path; None if it is not a path."""
     if selector is None or not import_paths.is_path(selector):
         return None
     return import_paths.imported(selector, f"selector {selector!r}")

@@ -37,7 +37,7 @@ class QueryPresence:
         self._catalog = catalog
         self._queue_ids = queue_ids
         self._most = options.max_in_flight
-        # As in a pool: without a priority, a consumer of the sideline holds back none of main.
+        # As in a pool: without a priority, a consumer of the sideline holds back nobody in main.
         precedes = options.magazine is Magazine.MAIN or options.priority is not None
         self._runs = runs if precedes else lambda: False
         #: Its heartbeat; it knows when another life of the consumer has begun.

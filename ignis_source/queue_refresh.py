@@ -41,7 +41,7 @@ class Queues:
         self.refresh()
 
     def refresh(self, *, detached: bool = False) -> None:
-        """Read the queues; *detached*: detached subscriptions have ended unless they are paused."""
+        """Read the queues; with *detached*, detached subscriptions count as ended unless paused."""
         self.infos = self._read(self.infos)
         self._read_at = time.monotonic()
         # A subscription may be attached again.

@@ -90,7 +90,7 @@ def consume(
         payload_type: As in `ConsumerPool`.
         message_type: As in `ConsumerPool`. Python handlers only.
         with_metadata: As in `ConsumerPool`.
-        on_none: The outcome of a message for which the handler returns None: ``delete`` or
+        on_none: The outcome of a message when the handler returns None for it: ``delete`` or
             ``sideline``. By default, a handler whose first result in a task is None ends the query
             with `BadOutcome` after the micro-batch is settled: the message is sidelined as
             ``undecided``, and the others wait. A None after a decision only sidelines its message.

@@ -135,7 +135,7 @@ class QueryPlan:
 
 def consumer_of(checkpoint: str | Path) -> str:
     """
-    Return the name of the consumer that a query with this checkpoint has, also after a restart.
+    Return the name of the consumer that a query with this checkpoint has, even after a restart.
 
     The name is derived from the checkpoint's location. A checkpoint that is moved keeps its first
     consumer: find the name in the view ``consumers``, and pass it as ``consumer=``.

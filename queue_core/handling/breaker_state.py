@@ -35,7 +35,7 @@ class BreakerState:
         return self.state != CLOSED
 
     def is_due(self, now: int) -> bool:
-        """Return whether a probe is due; also if the clock was set back since."""
+        """Return whether a probe is due; it also is if the clock was set back since."""
         if self.forced or not self.stops or self.until is None:
             return False
         return self.until <= now or self.since > now

@@ -37,7 +37,7 @@ class Contract:
     #: Seconds that a call may take; None: the queues' setting.
     timeout: float | None = None
     payload: Payload | ObjectPayload | None = None
-    #: The outcome of a message for which the handler returns None; None to refuse such a handler.
+    #: The outcome of a message when the handler returns None for it; None refuses such a handler.
     on_none: str | None = None
     #: Which failures are tried again, how often and when; None: the queues' setting.
     retry: Retry | None = None

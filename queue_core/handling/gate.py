@@ -32,7 +32,7 @@ class Tally(NamedTuple):
 
     @staticmethod
     def of(settled: pa.RecordBatch) -> Tally:
-        """Return the tally of a settlement: an unhandled or unreadable row is no call."""
+        """Return the tally of a settlement: an unhandled or unreadable row is not a call."""
         outcomes, names = settled.column("outcome"), settled.schema.names
         made, failures = pc.not_equal(outcomes, RELOAD), 0
         if "kind" in names:
@@ -87,7 +87,7 @@ class Window:
 
 
 class Probe(Enum):
-    """The message by which a stopped gate is tried, or what its call has shown."""
+    """The state of the message that tries out a stopped gate, or the result of its call."""
 
     WANTED = "no message was fired for it yet"
     FIRED = "its message is fired"

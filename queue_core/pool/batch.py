@@ -103,7 +103,7 @@ def settlement_of(batches: Sequence[PoolBatch]) -> pa.Table:
     """
     single = [batch.calls for batch in batches if isinstance(batch.calls, MessageCalls)]
     if single:
-        # The batches may have one message each, for which columns cost more than the calls.
+        # The batches may have one message each: columns for each would cost more than the calls.
         ids = pa.concat_arrays([batch.messages.column("_message_id") for batch in batches])
         parts = [settlement_rows(ids, MessageCalls.joint_verdicts(single))]
     else:

@@ -65,11 +65,11 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         payload_type: A dataclass or pydantic model to parse the JSON into. By default, dicts and
             lists.
         message_type: A dataclass or pydantic model, each of whose fields is a column of the queues.
-            The handler then takes an object of it instead of the row; a message of which none can
-            be made is sidelined as ``unreadable``. By default, the handler takes rows.
+            The handler then takes an object of it instead of the row; a message that cannot become
+            one is sidelined as ``unreadable``. By default, the handler takes rows.
         with_metadata: Whether a handler with a payload or a *message_type* takes the other columns
             too, as a dict and second argument.
-        on_none: The outcome of a message for which the handler returns None: ``delete`` or
+        on_none: The outcome of a message when the handler returns None for it: ``delete`` or
             ``sideline``. By default, a handler whose first result is None ends the pool with
             `BadOutcome`: its message is sidelined as ``undecided``, and so are those of other
             workers whose calls are in progress; the others wait. A None after a decision only

@@ -67,7 +67,7 @@ class Transactions:
     Args:
         catalog: The catalog, whose database has the caller's tables too.
         handler: The handler, which takes a connection as its last argument.
-        on_none: The outcome of a message for which the handler returns None.
+        on_none: The outcome of a message when the handler returns None for it.
     """
 
     def __init__(self, catalog: Catalog, handler: Callable[..., Any], on_none: str | None) -> None:

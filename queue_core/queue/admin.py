@@ -254,7 +254,7 @@ class QueueAdmin:
         attached again; make another one.
 
         Raises:
-            BadOption: The queue is no subscription.
+            BadOption: The queue is not a subscription.
             NoSuchQueue: The queue was dropped.
         """
         detach(self._queue.catalog, self._queue.follow())
@@ -304,7 +304,7 @@ class QueueAdmin:
             How many messages and bytes it keeps.
 
         Raises:
-            BadOption: The queue is no subscription, or *keep* is out of range.
+            BadOption: The queue is not a subscription, or *keep* is out of range.
             BadName: The name is not allowed.
             QueueExists: The subscription has a snapshot of that name.
             QueueDeactivated: The queue whose log it reads is deactivated.
@@ -358,8 +358,8 @@ class QueueAdmin:
             How many messages and bytes it has then, and how many messages were ``removed``.
 
         Raises:
-            BadOption: The queue is no subscription, is not paused, has messages in flight, or is a
-                replay or a clone; or there is no such place.
+            BadOption: The queue is not a subscription, is not paused, has messages in flight, or is
+                a replay or a clone; or there is no such place.
             QueueDeactivated: The subscription, or the queue whose log it reads, is deactivated.
             NoSuchQueue: The queue was dropped.
         """

@@ -170,7 +170,7 @@ def clone(catalog: Catalog, queue: QueueInfo, to: str, *, dry_run: bool) -> Queu
 
 
 def in_micros(time: object) -> int | None:
-    """Return a time as a catalog has it, or None for what is none with a time zone."""
+    """Return a time in microseconds, as in a catalog; None if it is not a time with a zone."""
     if isinstance(time, datetime) and time.tzinfo is not None:
         return (time - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)
     return None

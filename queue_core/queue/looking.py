@@ -30,7 +30,7 @@ class Looking:
     """
     Messages that a person plays again, or looks at without taking them, chooses or edits.
 
-    Replays and clones are other queues with the same messages, of which none is copied.
+    Replays and clones are other queues with the same messages; no message is copied.
     """
 
     opened: OpenedQueue

@@ -75,7 +75,7 @@ class _Taker:
     consumer: Consumer | None = None
 
 
-#: The takers in use, by connection or catalog, and the free ones of closed connections, by catalog.
+#: The takers in use, by connection or catalog; and free ones of connections gone, by catalog.
 _takers: WeakKeyDictionary[object, _Taker] = WeakKeyDictionary()
 _free: WeakKeyDictionary[Catalog, list[_Taker]] = WeakKeyDictionary()
 # A forked child needs consumers of its own.

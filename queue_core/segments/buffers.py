@@ -61,7 +61,7 @@ class BufferPool:
                 raise BadOption(f"widths: queue {self._queue!r} has no column {name!r}{known}")
         makers = {}
         for field in self._schema:
-            # Others may have added a column of which this caller knows nothing.
+            # Others may have added a column that this caller does not know.
             with suppress(SchemaMismatch) if field.nullable else nullcontext():
                 makers[field.name] = _maker(field, widths.get(field.name))
         try:

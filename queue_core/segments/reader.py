@@ -108,7 +108,7 @@ class _Size:
 
     def __init__(self) -> None:
         self._bytes = 0
-        #: Those of which only a bound is counted.
+        #: The batches that are counted with their bounds so far.
         self._unsure: list[tuple[pa.RecordBatch, int]] = []
 
     def add(self, batch: pa.RecordBatch, bound: int) -> None:

@@ -217,7 +217,7 @@ class Stager:
 
 def remove_staged(storage: Storage, staged: Iterable[Staged]) -> None:
     """Remove the files of staged segments that have one; vacuum removes what this cannot."""
-    # The error for which they are removed must be told.
+    # The caller raises the error that led to the removal, which must not be hidden.
     with suppress(StorageUnavailable):
         for segment in staged:
             if segment.location is not None:
@@ -225,7 +225,7 @@ def remove_staged(storage: Storage, staged: Iterable[Staged]) -> None:
 
 
 class removed_if_refused(AbstractContextManager[object]):
-    """Removes segment files if the block certainly did not publish them, as after *others*."""
+    """Removes segment files after errors that rule out their publication, as *others* do."""
 
     def __init__(
         self, storage: Storage, staged: Iterable[Staged], *others: type[Exception]

@@ -1,4 +1,4 @@
-"""Keep Python's garbage collector from searching modules, for which queries would wait."""
+"""Keep Python's garbage collector from searching modules, which would delay queries."""
 
 from __future__ import annotations
 

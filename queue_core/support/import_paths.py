@@ -1,4 +1,4 @@
-"""Import paths, ``module:name``, by which other processes find what is there, and missing ones."""
+"""Import paths, ``module:name``, by which other processes find objects, and missing libraries."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ def path_of(value: Any) -> str | None:
 
 
 def missing(asked: str, error: ModuleNotFoundError, extra: str) -> BadOption:
-    """Return the error for what a user *asked* for, and which *extra* brings its library."""
+    """Return the error for what a user *asked* for, whose library the *extra* installs."""
     return BadOption(f"{asked}: {error.name} is not installed: pip install 'ignis-queue[{extra}]'")

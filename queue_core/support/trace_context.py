@@ -306,7 +306,7 @@ def _links(batch: pa.RecordBatch) -> list[Link]:
 
 
 def _producer(text: str | None) -> SpanContext | None:
-    """Return the span of a producer; None if the text is none, or not as W3C says."""
+    """Return the span of a producer; None if the text is missing, or not in W3C's format."""
     from opentelemetry.trace import get_current_span
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 

@@ -62,8 +62,8 @@ def meet(
     *again* is as in `RoutedLoad`. Returns the id of the first message of each segment. Raises
     `QueueFull` if some messages were not fired within *timeout* seconds, and `QueueDeactivated` if
     the queue was deactivated before; those are withdrawn, and the others stay fired. With 0 seconds
-    nothing is loaded. Raises `NoSuchQueue` if the queue was dropped. Withdraws them also after any
-    other error; if it cannot, the `CatalogUnavailable` that it raises has an unknown outcome.
+    nothing is loaded. Raises `NoSuchQueue` if the queue was dropped. Withdraws them after any other
+    error, too; if it cannot, the `CatalogUnavailable` that it raises has an unknown outcome.
     """
 
     def is_met(connection: Connection) -> tuple[Hashable, bool]:

@@ -193,7 +193,7 @@ def _states(
     queues: Mapping[int, tuple[str, QueueSettings]],
     in_flight: Mapping[int, int],
 ) -> dict[int, list[LimitState]]:
-    """Return the limits of queues that are none of values, by the ids of the queues."""
+    """Return the limits of whole queues, not those of values, by the ids of the queues."""
     spent = token_buckets.read_all(connection)
     found: dict[int, list[LimitState]] = defaultdict(list)
     is_shared = any(by_name(settings.limits) for _, settings in queues.values())

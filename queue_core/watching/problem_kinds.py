@@ -137,7 +137,7 @@ KINDS = {
     "later": Kind(
         None,
         "Messages that are due later",
-        "Nothing needs to be done before that time. Messages that expire before are not handled.",
+        "Nothing needs to be done before then. Messages that expire before are not handled.",
     ),
     "busy": Kind(
         None, "Busy consumers", "ignis slices {queue} shows who holds messages, and since when."

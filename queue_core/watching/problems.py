@@ -1,7 +1,7 @@
 """Problems and reasons: what the figures say that a person should look at. Pure functions.
 
 A reason is what keeps messages of a queue from being handled. Most reasons are problems too; a
-limit that does its work is none. The console, the command line and the metrics share this. The
+limit that does its work is not. The console, the command line and the metrics share this. The
 thresholds are those of docs/monitoring/alerts.yml where there is an alert for the same.
 """
 

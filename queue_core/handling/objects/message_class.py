@@ -67,7 +67,7 @@ class MessageClass:
         return pa.table(columns, schema=self.schema)
 
     def objects_of(self, batch: pa.RecordBatch) -> list[Any]:
-        """Return an object for each row; `Unreadable` for a row of which none can be made."""
+        """Return an object for each row; `Unreadable` for a row that cannot become one."""
         return each_of(batch, self._objects)
 
     def _objects(self, batch: pa.RecordBatch) -> list[Any]:

@@ -31,7 +31,7 @@ def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any] | Unreadable]:
 
 
 def each_of(batch: pa.RecordBatch, make: Callable[[pa.RecordBatch], list[Any]]) -> list[Any]:
-    """Return what *make* returns for the rows; `Unreadable` for a row for which it fails alone."""
+    """Return what *make* returns for the rows; `Unreadable` for each single row that it refuses."""
     try:
         return make(batch)
     except Exception as error:  # noqa: BLE001 - Python or a user's type may refuse a value

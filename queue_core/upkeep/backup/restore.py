@@ -127,7 +127,7 @@ def restore(
                     undo.pop_all()
                     raise
         faults.point("restore.committed")
-        # They are about files that are back, or the lost catalog. Readers report other damage anew.
+        # The reports are about files that are back, or the lost catalog. Readers report the rest.
         for report in storage.damage_reports():
             storage.forget_damage(report)
         Identity(catalog, storage).adopt()

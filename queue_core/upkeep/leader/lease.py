@@ -102,7 +102,7 @@ class LeaseLeader:
             return
         self._outage.over(f"the lease of the {ROLE} can be renewed again")
         if self._loop is not None and (term or 0) != self._term:
-            # After an outage, living consumers look dead until their next heartbeat: lead later.
+            # After an outage, living consumers may look dead until they send a heartbeat: wait.
             self._from = now + 2 * self._every
         self._term = term or 0
         leads = term is not None and now >= self._from

@@ -159,7 +159,7 @@ class ZooKeeperLeader:
             if losses == self._losses:
                 led = begun < self._until
                 if active and not led and (losses or self._until):
-                    # After an outage, living consumers may look dead until their next heartbeat.
+                    # After an outage, living consumers may look dead until they send a heartbeat.
                     self._from = begun + int(2e6 * self._session)
                 if active != led:
                     text = f"{self.instance} is {'the' if active else 'no longer the'} leader"

@@ -259,7 +259,7 @@ class SideTasks:
         """
         Return the jobs of this process, and how often each is due; ask the leader for its own.
 
-        They include those of the queues whose logs *queues* read: no other process may do these.
+        They include those of the queues whose logs *queues* read: perhaps no other process does.
         """
         if roots := {queue.log_of for queue in queues if queue.log_of} - {q.id for q in queues}:
             with self._context.catalog.read() as connection:
