@@ -62,9 +62,9 @@ def consume_many(
 
     The queues share the query: a micro-batch ends when all its messages are handled, so a slow
     handler delays the other queues. Give such a queue a query of its own, by `consume`. The same
-    holds for a queue whose handler is a Column or has a breaker, and for the policy of retries of
-    a handler; here, the queues' setting ``retry`` counts. When a queue is deactivated, dropped
-    or detached from its log, the query goes on with the others.
+    holds for a queue whose handler is a Column, or has a breaker or a retry policy of its own;
+    here, the queues' setting ``retry`` counts. When a queue is deactivated, dropped or detached
+    from its log, the query goes on with the others.
 
     Args:
         spark: The Spark session.

@@ -83,7 +83,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             handler must not commit or roll back itself, or settle its own messages. A call that
             other transactions disturb is repeated. A call that cannot commit sidelines its
             messages. On SQLite, one call runs at a time, and nobody else writes meanwhile; on
-            PostgreSQL, 16 do. Waiting for a turn does not count towards *handler_timeout*. Cannot
+            PostgreSQL, 16 run. Waiting for a turn does not count towards *handler_timeout*. Cannot
             be combined with *browse*, or for a batch handler with *payload* or *message_type*.
         columns: The columns that the handler takes, besides ``_message_id``. By default, the
             queue's own columns with ``_queue`` and ``_attempt``; with a payload or a
@@ -98,18 +98,18 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             a pool with one worker handles messages in this order.
         priority: An integer. While a consumer with a higher priority, in any process, wants
             messages of a queue, this pool gets none of them. By default, the pool goes before all
-            consumers with a priority; one of the sideline, and a browser, keep nobody waiting.
+            consumers with a priority; a pool of a sideline and a browser keep nobody waiting.
         max_bytes: The most bytes of messages that the pool holds at once, fired and not settled, as
             uncompressed Arrow data, 1 or more. The workers share them. Each firing takes one
-            message at least, even if it is larger, so a pool can hold one message of each queue
-            more. By default, 64 MiB. The rows that a handler gets take more memory.
+            message at least, even if it is larger, so a pool can exceed this by one message of
+            each queue. By default, 64 MiB. The rows that a handler gets take more memory.
         max_in_flight: The most messages of the pool that may be in flight, 1 or more. While that
             many are, consumers with a lower priority may fire. By default, no limit.
         exclusive: Whether only this pool may fire from the queues while it runs.
         single_active: Whether only one of all consumers that set this is active. The others stand
             by and take over when it stops.
-        browse: Whether to take none, and show each message once that is there when the pool looks:
-            what others delete before is not shown. Cannot be combined with *selector*, *order_by*,
+        browse: Whether to show each message once instead of taking it. Messages that others delete
+            before the pool looks are not shown. Cannot be combined with *selector*, *order_by*,
             *order*, *max_in_flight*, *exclusive* or *single_active*.
         pressure: A `Pressure` that suspends all pools that share it while it is applied.
         name: The consumer's name, unique by default. Starting a pool ends a running pool of the
@@ -262,8 +262,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
 
         Args:
             timeout: Seconds, or a text such as ``"20s"`` or a ``timedelta``, to wait for the
-                handlers at the end, as in `stop`. Less than the time that a supervisor waits before
-                it kills the process.
+                handlers at the end, as in `stop`. Use less than the time that a supervisor waits
+                before it kills the process.
 
         Raises:
             BadOption: This is not the main thread, or *timeout* is out of range.
@@ -351,12 +351,12 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         """
         Wait until no message is left to handle.
 
-        Messages that other pools or processes hold are not waited for, nor those that wait for them
-        in their groups, nor failed ones before the time of their next attempt. While the catalog or
-        the storage is unavailable, the pool logs the error and tries again once a second. Its
-        queues may have messages meanwhile, so this method waits. It also waits while one of the
-        queues is paused, by a person or by its setting ``concurrency=0``, or while the pool has no
-        workers, and logs a warning that says so.
+        It does not wait for messages that other pools or processes hold, for messages behind these
+        in their groups, or for failed messages before the time of their next attempt. While the
+        catalog or the storage is unavailable, the pool logs the error and tries again once a
+        second. Its queues may have messages meanwhile, so this method waits. It also waits while
+        one of the queues is paused, by a person or by its setting ``concurrency=0``, or while the
+        pool has no workers, and logs a warning that says so.
 
         Args:
             timeout: The longest time to wait: seconds, a text such as ``"1m"``, or a ``timedelta``.

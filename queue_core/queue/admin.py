@@ -269,10 +269,10 @@ class QueueAdmin:
         twice.
 
         Args:
-            start: Which messages it gets: all since its place that the log still has
-                (``"earliest"``), or of these only those that are loaded from now on
-                (``"latest"``), those that were loaded since a time, with its time zone, or those
-                that another subscription to the same queue, given by its name, has not taken in.
+            start: Which messages it gets of those since its place that the log still has: all
+                (``"earliest"``); those that are loaded from now on (``"latest"``); those that were
+                loaded since a time, with its time zone; or those that another subscription to the
+                same queue, given by its name, has not taken in.
 
         Raises:
             BadOption: The queue is not detached, the log is gone, or *start* cannot be understood.

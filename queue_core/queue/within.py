@@ -94,7 +94,7 @@ class QueueInTransaction(Settling):
 
     What the verbs change is committed together with your own changes, or never. Nobody else sees it
     before that. Each call has a savepoint: a call that fails changes nothing, even if you commit.
-    No call waits for room or for messages, since those for whom it would wait may wait for your
+    No call waits for room or for messages, since whoever could provide them may wait for your
     transaction.
 
     Args:

@@ -93,8 +93,8 @@ class StoreAdmin:
             One row for each finding; none if the store is in order. Columns: ``invariant`` (the
             number of the broken invariant, such as ``I4``), ``queue`` (null if it concerns the
             whole store), ``table``, ``row`` (the primary key, or the location of a file),
-            ``problem``, ``since`` (when the row was last written, so that the damage is younger;
-            null if unknown), ``remedy`` (the repair: ``set apart``, ``recount``, ``restate``,
+            ``problem``, ``since`` (when the row was last written: the damage is younger; null if
+            unknown), ``remedy`` (the repair: ``set apart``, ``recount``, ``restate``,
             ``remove`` or ``none``) and ``repaired`` (whether this call has repaired it).
 
         Raises:
@@ -125,9 +125,9 @@ class StoreAdmin:
             folder: A local folder: empty, or with an earlier backup of this store.
             segments: Whether to copy the segment files too. Without them, the backup can only be
                 restored over the same storage.
-            logs: Whether to copy also what only the logs of queues keep, and all of their
-                subscriptions, replays and snapshots have taken in. Without it, each log of the copy
-                begins at the first message that one of these has still to take in.
+            logs: Whether to also copy messages that only the logs of queues keep, since all
+                subscriptions, replays and snapshots have taken them in. Without them, each log of
+                the copy begins at the first message that one of these has still to take in.
             progress: A function that is called repeatedly with ``tables`` or ``segments``, the
                 number of them that are done, and the number of all.
 
