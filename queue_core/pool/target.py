@@ -149,7 +149,7 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
         exclusive: Whether no other consumer may use the queues.
         single_active: Whether one of all consumers that set this is active, and the others stand
             by.
-        browse: Whether to see once each message that is there when the target looks, and take none.
+        browse: Whether to see each message that is still there once, instead of taking it.
             Cannot be combined with *selector*, *order_by*, *order*, *exclusive* or *single_active*.
         pressure: A `Pressure` that suspends the target's consumers while it is applied.
         name: The consumer's name, unique by default. Starting a target ends a running target or
