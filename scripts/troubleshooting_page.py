@@ -20,23 +20,22 @@ PAGE = Path(__file__).parent.parent / "docs" / "troubleshooting.md"
 
 _HEAD = """# Troubleshooting
 
-These are the likeliest mistakes, each with the message that you get. `make docs` makes each mistake and
-records its message, and a test compares them. `store` is a store in `/data/shop`, and `orders` a queue with the columns `id`, `customer`
-and `amount`.
+These are the likeliest mistakes, each with the message that you get. `store` is a store in `/data/shop`, and `orders` a queue with the
+columns `id`, `customer` and `amount`.
 
 Spark prints an error of ignis within its own traces. Look for the last line that begins with the name of an error, such as
 `BadOption:`. In Python, `query.exception()` has it. The [API](api/errors.md#errors) lists all errors, and what to do about each
-kind. With the setting `spark.sql.execution.pyspark.udf.hideTraceback.enabled=true` of a session, the sentence comes first where Spark asks
-for a schema or a writer; Spark then hides the traces of your own functions too.
+kind. With the setting `spark.sql.execution.pyspark.udf.hideTraceback.enabled=true` of a session, Spark shows the error first when it asks
+for a schema or a writer, and hides the traces of your own functions too.
 
 Not every problem raises an error:
 
 | what you see | why, and what to do |
 |---|---|
 | a query fires nothing, and no error | `ignis why QUEUE` says whether the queue is paused or empty, a breaker is open, a limit is used up, or a group or a time holds its messages back, and `ignis consumers` who holds its messages. The selector may match no message, or an exclusive consumer may have the queue. |
-| failed messages do not come back | No process runs side tasks, or the messages are dead: `ignis retries` shows it. A query, a pool, a manager and `with store.side_tasks()` run them. |
+| failed messages do not come back | The messages are dead, as `ignis retries` shows, or no process runs [side tasks](guide.md#run-the-side-tasks). |
 | messages stay in flight after a crash | They belong to a consumer that did not come back, and return when it starts again. After 20 to 35 minutes, a sweep sidelines messages of pools, of plain Python, and of queries with handlers. Messages of other queries wait for a restart: if the query will not restart, run `ignis sweep QUEUE --consumer NAME`. |
-| messages stay in flight after a query failed before its first batch, for example because of a wrong option of its sink | Nobody has read these messages. After a minute, `ignis recover` or the next sweep puts them back. |
+| messages stay in flight after a query failed before its first batch, for example because of a wrong option of its sink | After a minute, `ignis recover` or the next sweep puts them back. |
 | `DATA_SOURCE_NOT_FOUND` | Spark starts a different Python, in which ignis is not installed. Build the session with `tuned(SparkSession.builder)`, activate your environment, or set `PYSPARK_PYTHON` to the Python in which ignis is installed, before the session starts. |
 | `Python worker failed to connect back` | Spark starts a process of Python for each query that reads a queue, and waits 10 s for it. On a very busy machine, that may not be enough: start the query again with the same checkpoint, which loses nothing, and start fewer queries at once. If it comes each time, `PYSPARK_PYTHON` names a Python that is slow to start or ends at once, or a VPN or a firewall keeps processes of the machine apart: set `SPARK_LOCAL_IP=127.0.0.1`. |
 | `Failed to cancel job group` when a query stops | Spark writes this warning if the query has no job at that moment. It is harmless. |
