@@ -82,6 +82,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def _repeats(item: pytest.Item, folder: str) -> bool:
     """Whether a case says on one database what another case says on the other, and need not."""
+    # A test that names its catalog has no other case.
+    if any(mark.args[:1] == ("catalog_url",) for mark in item.iter_markers("parametrize")):
+        return False
     # Marks of the case alone: a test that is for PostgreSQL only has the mark itself.
     parameters = getattr(item, "callspec", None)
     if folder == ON_POSTGRESQL:

@@ -1,4 +1,4 @@
-"""Storages of each kind, their files behind the store's back, and copies of embedded catalogs."""
+"""Catalogs and storages of each kind, the files behind the store's back, and copies of catalogs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ import pytest
 from queue_core import Store
 from queue_core.segments.filesystems import connect
 
+#: For tests of what holds on one kind of catalog only.
+ONLY_POSTGRESQL = pytest.mark.parametrize(
+    "catalog_url", [pytest.param("postgres", marks=pytest.mark.postgres)], indirect=True
+)
+ONLY_SQLITE = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 #: For tests that run in a folder and in a bucket.
 EVERYWHERE = pytest.mark.parametrize(
     "storage_uri", ["folder", pytest.param("s3", marks=pytest.mark.s3)], indirect=True

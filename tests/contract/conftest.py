@@ -1,7 +1,6 @@
 """What holds for the store of every test of a verb, when the test is over."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,6 @@ from tests.books import audit
 from tests.command_line import Ignis, runner
 from tests.contract.pools import PATIENCE
 from tests.factories import make_queue
-from tests.servers import Postgres
 
 
 @pytest.fixture(autouse=True)
@@ -25,16 +23,6 @@ def _books_agree(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if store is not None and request.node.get_closest_marker("spoiled") is None:
         audit(store)
-
-
-@pytest.fixture
-def on_postgres(postgres: Postgres, tmp_path: Path) -> Iterator[Store]:
-    """A store with its catalog in PostgreSQL, for tests of what only a server does."""
-    with (
-        postgres.database(ready=True) as url,
-        Store(Address.of(catalog=url, storage=tmp_path / "store")) as store,
-    ):
-        yield store
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from tests.factories import (
     publish_once,
     with_sidelined,
 )
+from tests.storages import ONLY_POSTGRESQL
 from tests.waiting import Caller
 
 YEAR = 365 * 24 * 3600.0
@@ -72,11 +73,9 @@ def test_a_batch_of_a_streaming_query_is_refused(store):
     assert queue.browse().num_rows == 0
 
 
-@pytest.mark.postgres
+@ONLY_POSTGRESQL  # SQLite lets one write at a time
 def test_a_load_under_way_is_in_the_queue_before_it_is_given_up(store):
     """Where loads do not keep others from writing, they are waited for."""
-    if store.catalog.file is not None:
-        pytest.skip("SQLite lets one write at a time")
     queue, begun, go_on = make_queue(store), threading.Event(), threading.Event()
     at_commit = store.catalog.write
 

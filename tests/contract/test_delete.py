@@ -17,6 +17,7 @@ from tests.books import leftover_files
 from tests.dump import dump
 from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.forks import in_a_fork
+from tests.storages import ONLY_POSTGRESQL
 from tests.waiting import Caller
 
 
@@ -179,10 +180,8 @@ def test_a_firing_settles_nothing_that_a_later_firing_of_its_consumer_holds(stor
     assert getattr(queue, verb)(later) == 10
 
 
-@pytest.mark.each_catalog
+@ONLY_POSTGRESQL  # SQLite lets one write at a time
 def test_a_life_that_ends_while_it_waits_settles_nothing_of_the_next_one(store):
-    if store.catalog.file is not None:
-        pytest.skip("SQLite lets one write at a time")
     queue = make_filled(store, 10)
     till = store.consumer("till")
     ids = queue.fire("all", consumer=till).ids

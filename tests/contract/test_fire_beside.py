@@ -24,9 +24,11 @@ from tests.contract.callers import caller_of
 from tests.contract.pools import PATIENCE, Recorder
 from tests.dump import load_earlier, log_earlier, log_in_a_minute, set_time
 from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders, with_sidelined
+from tests.storages import ONLY_POSTGRESQL
 from tests.waiting import Caller, look_at_once, until
 
-pytestmark = pytest.mark.each_catalog
+#: SQLite has one writer.
+pytestmark = ONLY_POSTGRESQL
 
 #: Longer than a firing waits, and much shorter than the database does.
 SOON = 30.0
@@ -36,8 +38,6 @@ LOCK = "SELECT 1 FROM {} WHERE {} FOR UPDATE"
 
 @pytest.fixture
 def caller(store, monkeypatch):
-    if store.catalog.file is not None:
-        pytest.skip("SQLite has one writer")
     # Nobody gives up a lock of the caller in time, so shorter waits for it show the same.
     monkeypatch.setattr(dialect, "TASK_LOCK_SECONDS", 0.2)
     monkeypatch.setattr("queue_core.verbs.fire.WAIT_SECONDS", 0.1)

@@ -12,6 +12,7 @@ from queue_core.errors import BadOutcome, ConsumerFenced, DamagedSegment
 from queue_core.values.ids import IdSet
 from tests.contract.callers import KINDS, caller_of
 from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders
+from tests.storages import ONLY_POSTGRESQL
 from tests.waiting import PATIENCE, all_at_once
 
 pytestmark = pytest.mark.each_catalog
@@ -155,9 +156,8 @@ def test_connections_that_come_and_go_share_a_consumer(store, caller):
     assert len(consumers._own[store.catalog.engine.url]) == before + 1
 
 
+@ONLY_POSTGRESQL  # SQLite has one writer
 def test_two_transactions_of_a_process_fire_at_the_same_time(store, caller):
-    if store.catalog.file is not None:
-        pytest.skip("SQLite has one writer")
     queue = make_queue(store, shards=4)
     # The shards take turns.
     load_singly(queue, 8)

@@ -14,6 +14,7 @@ from queue_core.values.histogram import Measured
 from tests.books import leftover_files
 from tests.factories import make_filled, make_queue, orders
 from tests.forks import in_a_fork
+from tests.storages import ONLY_POSTGRESQL, ONLY_SQLITE
 from tests.waiting import PATIENCE, until
 
 pytestmark = [
@@ -26,11 +27,6 @@ REFUSED = "spawn or forkserver"
 
 def numbers_of(queue):
     return sorted(queue.browse().column("number").to_pylist())
-
-
-def only_on(store, *, sqlite):
-    if (store.catalog.file is not None) != sqlite:
-        pytest.skip("another promise on this catalog")
 
 
 @pytest.fixture
@@ -51,8 +47,8 @@ def in_use(store):
     thread.join()
 
 
+@ONLY_SQLITE
 def test_a_child_is_refused_before_anything_is_written(store, address, in_use):
-    only_on(store, sqlite=True)
     queue = make_filled(store, 2)
 
     for work in (
@@ -87,8 +83,8 @@ def test_the_children_of_a_child_that_may_use_the_store(store):
     assert numbers_of(queue) == [0, 1, 2, 3]
 
 
+@ONLY_POSTGRESQL
 def test_a_child_on_postgresql_may_always_use_the_store(store, address, in_use):
-    only_on(store, sqlite=False)
     queue = make_queue(store)
 
     in_a_fork(lambda: len(queue.load(orders(1))))
@@ -128,8 +124,8 @@ def test_a_handler_of_a_pool_that_forks(store, address):
     assert numbers_of(copied) == ([0, 1] if store.catalog.file is None else [])
 
 
+@ONLY_POSTGRESQL
 def test_a_pool_of_a_child_learns_of_messages_beside_a_pool_of_its_parent(store, address):
-    only_on(store, sqlite=False)
     make_queue(store)
     handled = []
 
@@ -151,9 +147,9 @@ def test_a_pool_of_a_child_learns_of_messages_beside_a_pool_of_its_parent(store,
         assert in_a_fork(work) == [0]
 
 
+@ONLY_POSTGRESQL
 def test_a_child_that_stops_a_pool_of_its_parent_takes_nothing_from_it(store):
     """As the end of a server's worker may, that was forked from the process with the pool."""
-    only_on(store, sqlite=False)
     make_queue(store).load(orders(1))
     entered, goes_on, handled = threading.Event(), threading.Event(), []
 
@@ -170,8 +166,8 @@ def test_a_child_that_stops_a_pool_of_its_parent_takes_nothing_from_it(store):
     assert (pool.counts, handled) == ({"deleted": 1}, [0])
 
 
+@ONLY_POSTGRESQL
 def test_a_child_that_stops_a_target_of_its_parent_takes_nothing_from_it(store):
-    only_on(store, sqlite=False)
     queue = make_filled(store, 1)
     with ConsumerTarget(store, "orders", lambda: None) as target:
         firing = target.consumers[0].pull()
@@ -193,8 +189,8 @@ def test_a_child_logs_a_failure_like_one_that_its_parent_has_logged(store, caplo
 
 
 @pytest.mark.parametrize("how", ["commit", "roll back", "statement"])
+@ONLY_SQLITE
 def test_a_child_leaves_the_transaction_of_its_parent_alone(store, how):
-    only_on(store, sqlite=True)
     queue = make_queue(store)
 
     def in_child(connection):

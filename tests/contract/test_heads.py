@@ -11,17 +11,13 @@ from queue_core.catalog.tables import shard_locks
 from queue_core.selection import acquire
 from tests.books import audit
 from tests.factories import load_singly, make_filled, make_queue, numbers_of
+from tests.storages import ONLY_POSTGRESQL
 
 #: Tables that are empty, or have few rows for each queue.
 SMALL = ("queues", "interests", "waiters", "id_map", "tallies", "consumers", "flows", "jobs")
 
 
-pytestmark = [pytest.mark.postgres, pytest.mark.each_catalog]
-
-
-@pytest.fixture
-def store(on_postgres):
-    return on_postgres
+pytestmark = ONLY_POSTGRESQL
 
 
 @pytest.fixture(params=[1, 4])

@@ -14,6 +14,7 @@ from queue_core.catalog.tables import slices
 from queue_core.selection import rounds
 from tests.contract.test_slice_batches import stuck
 from tests.factories import make_filled, make_queue, numbers_of, orders
+from tests.storages import ONLY_SQLITE
 
 pytestmark = pytest.mark.each_catalog
 
@@ -44,10 +45,9 @@ def test_others_write_while_it_reads_and_it_reads_again(store, times):
     assert sorted(numbers_of(queue.browse())) == [*range(1, 1 + (1 if parallel else times))]
 
 
+@ONLY_SQLITE  # nobody waits for the whole catalog of a server
 def test_after_some_failures_it_keeps_others_waiting(store):
     queue = make_queue(store)
-    if dialect.of(store.catalog.engine).writes_in_parallel:
-        pytest.skip("nobody waits for the whole catalog")
     taken = []
 
     def work(connection):
@@ -68,9 +68,8 @@ def test_after_some_failures_it_keeps_others_waiting(store):
     assert taken == [False] * database.LATE_ATTEMPTS + [True]
 
 
+@ONLY_SQLITE
 def test_it_begins_to_read_when_nobody_writes(store):
-    if dialect.of(store.catalog.engine).writes_in_parallel:
-        pytest.skip("nobody waits for the whole catalog")
     queue, seen = make_queue(store), []
 
     def work(connection):
@@ -168,13 +167,11 @@ ACTS = {
 }
 
 
-@pytest.mark.each_catalog(False)
 @pytest.mark.parametrize("name", ACTS)
+@ONLY_SQLITE
 def test_brief_acts_read_their_slices_before_they_lock_others_out(store, name):
     make, act = ACTS[name]
     queue = make(store)
-    if dialect.of(store.catalog.engine).writes_in_parallel:
-        pytest.skip("nobody waits for the whole catalog")
 
     with held(store) as found, rounds.brief():
         assert act(queue) == (29 if name == "shovel some" else 30)

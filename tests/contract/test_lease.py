@@ -9,6 +9,7 @@ from queue_core.catalog.holders import leases
 from queue_core.errors import CatalogUnavailable, NotLeading
 from queue_core.upkeep.leader import lease
 from queue_core.upkeep.leader.lease import ROLE, LeaseLeader
+from tests.storages import ONLY_POSTGRESQL
 from tests.waiting import until
 
 pytestmark = pytest.mark.each_catalog
@@ -120,11 +121,10 @@ def test_a_leader_whose_lease_had_ended_leads_again_once_others_have_sent_heartb
     guarded(store, leader)
 
 
+@ONLY_POSTGRESQL  # SQLite lets one write at a time
 def test_what_the_leader_does_keeps_the_lease_from_being_taken(store, candidates):
     leader = candidates("one")
     leader.start()
-    if store.catalog.file is not None:
-        pytest.skip("SQLite lets one write at a time")
     taken = threading.Thread(
         target=lambda: store.catalog.write(lambda c: leases.hold(c, ROLE, "two", LONG))
     )

@@ -19,6 +19,7 @@ from queue_core.support import faults
 from queue_core.waiting.smart import snapshot
 from tests.contract.callers import KINDS, caller_of
 from tests.factories import main, make_filled, make_queue, numbers_of, orders
+from tests.storages import ONLY_POSTGRESQL, ONLY_SQLITE
 from tests.waiting import Caller, all_at_once, without_blind_looks
 
 pytestmark = pytest.mark.each_catalog
@@ -62,9 +63,8 @@ def test_rows_and_messages_are_committed_together_or_rolled_back(store, caller):
     assert main(queue) == caller.sold() == [1, 4]
 
 
+@ONLY_POSTGRESQL  # no connection to SQLite is lost
 def test_a_connection_that_is_lost_within_the_call_is_told_of(store, caller, monkeypatch):
-    if store.catalog.file is not None:
-        pytest.skip("no connection to SQLite is lost")
     queue = make_filled(store, 1)
     with caller.connected() as connection:
         pid = caller.run(connection, "SELECT pg_backend_pid() AS pid").fetchone()
@@ -85,9 +85,8 @@ def test_a_connection_that_is_lost_within_the_call_is_told_of(store, caller, mon
     assert len(queue.fire()) == 1
 
 
+@ONLY_SQLITE  # PostgreSQL locks rows, and not a file
 def test_a_connection_that_its_caller_forgets_keeps_no_lock(store):
-    if store.catalog.file is None:
-        pytest.skip("PostgreSQL locks rows, and not a file")
     queue = make_queue(store)
     connection = sqlite3.connect(store.catalog.file, timeout=0.0)
     queue.within(connection).load(orders(1))
@@ -148,9 +147,8 @@ def test_files_of_a_rolled_back_load_are_vacuumed(store, caller):
     assert store.storage.list() == {}
 
 
+@ONLY_POSTGRESQL  # SQLite has one writer: vacuum waits anyway
 def test_vacuum_waits_for_a_load_that_is_not_committed_yet(store, caller):
-    if store.catalog.file is not None:
-        pytest.skip("SQLite has one writer: vacuum waits anyway")
     queue = make_queue(store)
     with caller.connected() as connection:
         queue.within(connection).load(LARGE)
@@ -181,9 +179,8 @@ def test_a_waiting_consumer_is_woken_at_the_commit(store, caller, monkeypatch):
 
 
 @pytest.mark.parametrize("settings", [{}, {"dedup": ["number"]}], ids=str)
+@ONLY_POSTGRESQL  # nothing begins while a transaction has the database
 def test_a_consumer_begins_beside_a_transaction_that_has_loaded(store, caller, settings):
-    if store.catalog.file is not None:
-        pytest.skip("nothing begins while a transaction has the database")
     queue = make_queue(store, **settings)
     reader = store.consumer("reader", beats=True)
     with caller.connected() as connection:
@@ -224,10 +221,9 @@ def test_two_threads_load_in_transactions_of_their_own(store, caller):
 @pytest.mark.parametrize(
     "caller", ["sqlalchemy", pytest.param("driver", marks=pytest.mark.nightly)], indirect=True
 )
+@ONLY_POSTGRESQL  # on SQLite, each transaction has the whole database to itself
 def test_transactions_with_keys_take_turns(store, caller, policy, loads):
     """None is in the way of another, whichever shards each of them loads into."""
-    if store.catalog.file is not None:
-        pytest.skip("on SQLite, each transaction has the whole database to itself")
     queue = make_queue(store, shards=4, key="customer", dedup=("number",), policy=policy)
     with ThreadPoolExecutor(4) as threads:
 
@@ -363,9 +359,8 @@ def test_policies_see_what_the_transaction_has_loaded(store, caller):
     assert rows[1] == "newest"
 
 
+@ONLY_POSTGRESQL  # nobody settles while a transaction has the database
 def test_a_message_that_is_settled_while_a_policy_looks_is_no_damage(store, caller, monkeypatch):
-    if store.catalog.file is not None:
-        pytest.skip("nobody settles while a transaction has the database")
     queue = make_filled(store, 1, key="customer", policy="confirm(number = 10)")
     firings, fetch = [queue.fire("all")], snapshot.fetch
 
@@ -449,9 +444,8 @@ def test_lock_waits_and_serialization_failures_are_conflicts(store, caller):
     assert 2 not in main(queue)
 
 
+@ONLY_POSTGRESQL  # on SQLite each transaction that writes does
 def test_rules_need_transactions_that_see_commits(store, caller):
-    if store.catalog.file is not None:
-        pytest.skip("on SQLite each transaction that writes does")
     bounded = make_queue(store, max_size=10)
     plain = make_queue(store, "plain")
     with caller.connected() as connection:
@@ -472,9 +466,9 @@ def test_a_closed_connection_is_refused(store, caller):
             queue.within(connection).load(orders(1))
 
 
+@ONLY_POSTGRESQL  # a mode of psycopg
+@pytest.mark.parametrize("caller", ["driver"], indirect=True)
 def test_a_connection_in_pipeline_mode_is_refused(store, caller):
-    if store.catalog.file is not None or caller.kind != "driver":
-        pytest.skip("a mode of psycopg")
     queue = make_queue(store)
     with caller.connected() as connection:
         with connection.pipeline(), pytest.raises(BadOption, match="connection is in pipeline"):

@@ -29,6 +29,7 @@ from tests.factories import (
     orders,
 )
 from tests.forks import as_nobody, in_a_fork, with_files_up_to
+from tests.storages import ONLY_POSTGRESQL, ONLY_SQLITE
 
 pytestmark = [
     pytest.mark.each_catalog,
@@ -210,12 +211,6 @@ def test_a_database_that_does_not_exist_is_an_error(postgres, tmp_path):
         Store.open(catalog=url, storage=str(tmp_path))
 
 
-@pytest.fixture
-def on_postgres(postgres, tmp_path):
-    with postgres.database() as url, Store.open(catalog=url, storage=str(tmp_path)) as store:
-        yield store
-
-
 def cut_off(store, url):
     """End every connection of a store, as a restarted server does."""
     with Store.open(catalog=url, storage=store.storage.uri) as other:
@@ -229,35 +224,35 @@ def cut_off(store, url):
         )
 
 
-@pytest.mark.postgres
-def test_a_restarted_server_is_found_again(on_postgres):
-    queue = make_filled(on_postgres, 5)
-    cut_off(on_postgres, on_postgres.address.catalog)
+@ONLY_POSTGRESQL
+def test_a_restarted_server_is_found_again(store):
+    queue = make_filled(store, 5)
+    cut_off(store, store.address.catalog)
     assert numbers_of(queue.fire("all").messages) == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.postgres
-def test_a_connection_lost_in_a_transaction_changes_nothing(on_postgres):
-    queue = make_queue(on_postgres)
-    before = dump(on_postgres)
+@ONLY_POSTGRESQL
+def test_a_connection_lost_in_a_transaction_changes_nothing(store):
+    queue = make_queue(store)
+    before = dump(store)
 
     def work(connection):
         connection.execute(text("DELETE FROM queues"))
-        cut_off(on_postgres, on_postgres.address.catalog)
+        cut_off(store, store.address.catalog)
         connection.execute(text("DELETE FROM queues"))
 
     with pytest.raises(CatalogUnavailable, match="nothing was changed"):
-        on_postgres.catalog.write(work)
-    assert dump(on_postgres) == before
+        store.catalog.write(work)
+    assert dump(store) == before
     assert len(queue.load(orders(3))) == 3
 
 
-@pytest.mark.postgres
-def test_a_server_that_ends_a_connection_is_unavailable_before_the_socket_is_closed(on_postgres):
+@ONLY_POSTGRESQL
+def test_a_server_that_ends_a_connection_is_unavailable_before_the_socket_is_closed(store):
     # Raised by hand, so that the driver certainly takes the connection for open.
     ending = text("DO $$ BEGIN RAISE 'shutting down' USING ERRCODE = 'admin_shutdown'; END $$")
     with pytest.raises(CatalogUnavailable, match="nothing was changed; try again later"):
-        on_postgres.catalog.write(lambda connection: connection.execute(ending))
+        store.catalog.write(lambda connection: connection.execute(ending))
 
 
 # --- refused for certain --------------------------------------------------------------------------
@@ -316,10 +311,9 @@ def test_the_files_of_a_load_whose_outcome_nobody_knows_are_kept(store, in_files
     assert len(leftover_files(store)) == 1
 
 
+@ONLY_SQLITE  # a server has no such limit
 def test_a_catalog_without_room_refuses_loads_and_leaves_no_files(store, in_files):
     """SQLite's own limit of pages is its error for a full disk."""
-    if store.catalog.file is None:
-        pytest.skip("a server has no such limit")
     queue = make_queue(store)
     with store.catalog.read() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar() + 4

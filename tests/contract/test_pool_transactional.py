@@ -15,6 +15,7 @@ from queue_core.pool.source import AcquiringSource, MessageSource
 from tests.contract.callers import INSERT, caller_of, sell
 from tests.contract.pools import PATIENCE
 from tests.factories import make_filled, make_queue, numbers_of, orders
+from tests.storages import ONLY_POSTGRESQL
 from tests.waiting import until
 
 pytestmark = pytest.mark.each_catalog
@@ -312,11 +313,10 @@ def test_a_stopped_pool_rolls_back_what_is_not_done(store, queue, caller):
     assert queue.browse().num_rows == 1
 
 
+@ONLY_POSTGRESQL  # on SQLite the transaction begins when nobody else writes
 def test_calls_are_repeated_while_other_transactions_are_in_the_way(
     store, queue, caller, monkeypatch
 ):
-    if store.catalog.file is not None:
-        pytest.skip("on SQLite the transaction begins when nobody else writes")
     queue.load(orders(4))
     monkeypatch.setattr(transactions, "PAUSE_SECONDS", 0.001)
     calls = []
@@ -344,9 +344,8 @@ def test_calls_are_repeated_while_other_transactions_are_in_the_way(
         assert connection.scalar(sa.text("SELECT number FROM best")) == 404
 
 
+@ONLY_POSTGRESQL  # no connection to SQLite is lost
 def test_a_lost_connection_is_tried_again(store, queue, caller, monkeypatch):
-    if store.catalog.file is not None:
-        pytest.skip("no connection to SQLite is lost")
     queue.load(orders(2))
     monkeypatch.setattr(transactions, "RETRY_SECONDS", 0.01)
     lost = []

@@ -13,6 +13,7 @@ from queue_core.segments.reader import read_table
 from tests.contract.callers import caller_of
 from tests.factories import ORDERS, make_queue, orders
 from tests.statements import counted
+from tests.storages import ONLY_POSTGRESQL
 
 HELD = pa.schema([*ORDERS, ("_hold_until", pa.timestamp("us", "UTC"))])
 
@@ -161,9 +162,8 @@ def test_messages_behind_the_end_of_a_run_hold_up_no_other_queue(store, session)
     assert reader.batches(2, 100) == {"ahead": 100, "other": 100}
 
 
+@ONLY_POSTGRESQL  # SQLite has one writer
 def test_a_queue_from_which_another_transaction_fires_holds_up_no_other(store, session):
-    if store.catalog.file is not None:
-        pytest.skip("SQLite has one writer")
     make_queue(store, "large", weight=4).load(orders(100))
     queues(store, 100, a=1, b=1)
     reader = Reader(session, "large", "a", "b")

@@ -5,10 +5,10 @@ from contextlib import suppress
 import pytest
 from sqlalchemy import func, insert, select, text
 
-from queue_core.catalog import dialect
 from queue_core.catalog.tables import facts, slices
 from queue_core.errors import IgnisError
 from tests.factories import make_queue, orders
+from tests.storages import ONLY_POSTGRESQL
 
 pytestmark = pytest.mark.each_catalog
 
@@ -59,10 +59,9 @@ def test_a_later_read_sees_one_state(store, before):
         assert count_of(connection) == seen == 0
 
 
+@ONLY_POSTGRESQL
 def test_a_server_sees_no_transaction(store):
     queue = make_queue(store)
-    if not dialect.of(store.catalog.engine).writes_in_parallel:
-        pytest.skip("SQLite has no server to wait for")
 
     with store.catalog.read(apart=True) as connection:
         assert count_of(connection) == 0

@@ -26,6 +26,7 @@ from queue_core.values.names import of_query
 from tests.books import audit
 from tests.clocks import jump
 from tests.factories import make_batch, make_queue, make_staged, numbers_of, orders, publish_once
+from tests.storages import ONLY_POSTGRESQL
 from tests.waiting import Caller
 
 NAME = of_query()
@@ -143,12 +144,10 @@ def test_the_tickets_of_another_source_of_the_batch_are_not_forgotten(store, his
     assert store.catalog.write(forget) == (None, 2)
 
 
-@pytest.mark.each_catalog
+@ONLY_POSTGRESQL  # SQLite lets one write at a time
 def test_a_batch_that_is_published_while_tickets_are_forgotten_stays_the_recorded_one(
     store, history
 ):
-    if store.catalog.file is not None:
-        pytest.skip("SQLite lets one write at a time")
     queue = store.queue("b")
     assert read(history, 2) == [4, 5]
     batch = make_batch(

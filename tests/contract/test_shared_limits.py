@@ -18,6 +18,7 @@ from tests.clocks import jump
 from tests.contract.pools import PATIENCE
 from tests.contract.test_why import reasons
 from tests.factories import drop, make_filled, make_queue, orders
+from tests.storages import ONLY_POSTGRESQL
 from tests.waiting import Caller, all_at_once
 
 pytestmark = pytest.mark.each_catalog
@@ -290,9 +291,8 @@ def test_a_dropped_queue_brings_no_tokens_back_to_those_that_share_its_limit(sto
     assert len(b.fire("all")) == 0
 
 
+@ONLY_POSTGRESQL  # SQLite lets one write at a time
 def test_a_drop_beside_the_creation_of_a_queue_brings_no_tokens_back_to_it(store):
-    if store.catalog.file is not None:
-        pytest.skip("SQLite lets one write at a time")
     a = make_filled(store, 30, "a", shards=2, limits=RATE)
     assert len(a.fire("all")) == 10
     a.admin.deactivate()

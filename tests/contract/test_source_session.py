@@ -24,6 +24,7 @@ from queue_core.upkeep.tasks import shovel as shovel_task
 from tests.clocks import jump
 from tests.dump import dump
 from tests.factories import make_filled, make_queue, orders, planned, with_sidelined
+from tests.storages import ONLY_POSTGRESQL
 from tests.waiting import all_at_once, look_at_once, until
 
 PATIENCE = 60.0
@@ -424,10 +425,9 @@ def test_what_an_earlier_run_left_unsettled_is_not_counted_for_the_first_batch(
     assert "was settled" not in caplog.text
 
 
+@ONLY_POSTGRESQL  # SQLite has no connections to a server
 def test_queries_of_a_process_keep_two_connections_to_a_server(store, session):
     """One for transactions, and one to listen; others are closed after their use."""
-    if store.catalog.file is not None:
-        pytest.skip("SQLite has no connections to a server")
     make_queue(store)
     before = connections(store)
     queries = [session(consumer=f"query-{number}") for number in range(3)]

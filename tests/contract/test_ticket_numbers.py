@@ -12,13 +12,9 @@ from queue_core.support import faults
 from tests.books import audit
 from tests.factories import make_filled, planned
 from tests.forks import in_a_fork
+from tests.storages import ONLY_POSTGRESQL
 
-pytestmark = [pytest.mark.postgres, pytest.mark.each_catalog]
-
-
-@pytest.fixture
-def store(on_postgres):
-    return on_postgres
+pytestmark = ONLY_POSTGRESQL
 
 
 @pytest.fixture

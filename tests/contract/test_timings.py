@@ -24,6 +24,7 @@ from queue_core.watching.prometheus import page
 from tests.contract.test_metrics import scraped
 from tests.dump import load_earlier
 from tests.factories import make_filled, make_queue, orders
+from tests.storages import ONLY_POSTGRESQL
 from tests.unit.values.test_histogram import bucket_of
 from tests.waiting import until
 
@@ -228,13 +229,13 @@ def test_what_cannot_be_written_is_kept_and_what_is_not_due_waits(store):
         assert connection.execute(tallies.select()).all() == []
 
 
-@pytest.mark.each_catalog(False)
-def test_a_queue_that_is_dropped_while_it_is_told_of_is_left_out(on_postgres):
-    queue, timings = make_queue(on_postgres), on_postgres.catalog.timings
-    engine = on_postgres.catalog.engine
+@ONLY_POSTGRESQL
+def test_a_queue_that_is_dropped_while_it_is_told_of_is_left_out(store):
+    queue, timings = make_queue(store), store.catalog.timings
+    engine = store.catalog.engine
     for _ in range(2):
         timings.add(queue.info.id, Measured.of([0.3]), "deleted")
-        timings.flush(on_postgres.catalog.write, at_once=True)
+        timings.flush(store.catalog.write, at_once=True)
     timings.add(queue.info.id, Measured.of([0.3]), "deleted")
 
     dropped = threading.Event()
@@ -242,15 +243,15 @@ def test_a_queue_that_is_dropped_while_it_is_told_of_is_left_out(on_postgres):
     def drop(connection, cursor, statement, *_):
         if "tallies" in statement and "FOR UPDATE" in statement and not dropped.is_set():
             dropped.set()
-            with Store(on_postgres.address) as other:
+            with Store(store.address) as other:
                 other.queue("orders").admin.deactivate()
                 other.queue("orders").admin.drop()
 
     sa.event.listen(engine, "before_cursor_execute", drop)
-    timings.flush(on_postgres.catalog.write, at_once=True)
+    timings.flush(store.catalog.write, at_once=True)
     sa.event.remove(engine, "before_cursor_execute", drop)
     assert dropped.is_set()
-    assert on_postgres.view("queues").num_rows == 0
+    assert store.view("queues").num_rows == 0
 
 
 def test_what_may_be_written_is_not_written_again(store):

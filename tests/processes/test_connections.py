@@ -22,6 +22,7 @@ from tests.books import audit, leftover_files
 from tests.factories import make_filled, make_queue, orders
 from tests.processes import actors
 from tests.processes.actors import Actor
+from tests.storages import ONLY_POSTGRESQL
 from tests.waiting import PATIENCE, Caller, all_at_once, until, waits
 
 pytestmark = pytest.mark.each_catalog
@@ -33,8 +34,6 @@ CUT = text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE applica
 
 @pytest.fixture
 def one(address, store, monkeypatch):
-    if store.catalog.file is not None:
-        pytest.skip("SQLite has no connections that could be cut")
     monkeypatch.setattr(faults, "point", actors.point)
     actor = Actor("one", address)
     yield actor
@@ -46,6 +45,7 @@ def cut(store):
         connection.execute(CUT)
 
 
+@ONLY_POSTGRESQL
 def test_a_load_that_is_cut_before_its_commit_does_not_claim_to_know(store, one):
     """Its file stays: had the commit been done, it would be needed."""
     queue = make_queue(store)
@@ -62,6 +62,7 @@ def test_a_load_that_is_cut_before_its_commit_does_not_claim_to_know(store, one)
     assert len(audit(store).ids()) == MANY
 
 
+@ONLY_POSTGRESQL
 def test_a_firing_that_is_cut_in_between_has_changed_nothing(store, one):
     queue = make_filled(store, 10)
     one.start(lambda store: store.queue("orders").fire("all"), "UPDATE shard_locks")
@@ -101,8 +102,6 @@ def test_a_thread_that_gets_no_connection_is_told_so(store):
 @pytest.fixture
 def sessions(store):
     """Counts the sessions of the server for the store, but for the one that asks."""
-    if store.catalog.file is not None:
-        pytest.skip("SQLite has no server that would keep its session")
     with counting(store.catalog.url) as count:
         yield count
 
@@ -129,6 +128,7 @@ def counting(url):
         asking.dispose()
 
 
+@ONLY_POSTGRESQL
 def test_stores_of_one_process_share_their_connections(store, address, sessions):
     queue = make_queue(store)
     with ExitStack() as opened:
@@ -144,6 +144,7 @@ def test_stores_of_one_process_share_their_connections(store, address, sessions)
     until(lambda: sessions() == 0)
 
 
+@ONLY_POSTGRESQL
 def test_threads_that_wait_share_a_connection_that_listens(store, sessions):
     queues = [make_queue(store, f"orders-{number}") for number in range(8)]
     callers = [
@@ -159,6 +160,7 @@ def test_threads_that_wait_share_a_connection_that_listens(store, sessions):
     until(lambda: sessions() <= 4)
 
 
+@ONLY_POSTGRESQL
 def test_pools_of_one_process_share_a_connection_that_listens(store, address, sessions):
     queues = [make_queue(store, f"orders-{number}") for number in range(8)]
     with ExitStack() as opened:
@@ -183,9 +185,8 @@ def read_within_reads(store, depth):
             stack.enter_context(store.catalog.read())
 
 
+@ONLY_POSTGRESQL
 def test_a_connection_that_comes_back_after_the_close_is_closed(store):
-    if store.catalog.file is not None:
-        pytest.skip("SQLite has no server that would keep its session")
     with store.catalog.read() as connection:
         late = connection.connection.driver_connection
         store.catalog.close()
@@ -197,6 +198,7 @@ def test_a_connection_that_comes_back_after_the_close_is_closed(store):
     assert driver.closed
 
 
+@ONLY_POSTGRESQL
 def test_an_idle_process_closes_all_connections_but_one(store, sessions, monkeypatch):
     monkeypatch.setattr(idle_connections, "IDLE_SECONDS", 0.4)
     queue = make_queue(store)
@@ -215,6 +217,7 @@ def test_an_idle_process_closes_all_connections_but_one(store, sessions, monkeyp
     assert len(queue.fire()) == 1
 
 
+@ONLY_POSTGRESQL
 def test_a_connection_that_is_used_stays_open(store, sessions, monkeypatch):
     monkeypatch.setattr(idle_connections, "IDLE_SECONDS", 0.2)
     with ExitStack() as stack:
@@ -229,6 +232,7 @@ def test_a_connection_that_is_used_stays_open(store, sessions, monkeypatch):
     assert not used.closed
 
 
+@ONLY_POSTGRESQL
 def test_threads_that_return_connections_at_once_start_one_timer(store, sessions, monkeypatch):
     """On a busy machine a thread starts late, and others return connections meanwhile."""
 
@@ -251,6 +255,7 @@ def test_threads_that_return_connections_at_once_start_one_timer(store, sessions
     assert Slow.made == 1
 
 
+@ONLY_POSTGRESQL
 def test_an_idle_pool_keeps_two_connections(store, sessions, monkeypatch):
     monkeypatch.setattr(idle_connections, "IDLE_SECONDS", 0.4)
     queue = make_queue(store, shards=4)

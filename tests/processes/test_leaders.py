@@ -28,6 +28,7 @@ from queue_core.values.address import Address
 from tests.children import PATIENCE, Child, Journal
 from tests.dump import backdate
 from tests.factories import make_queue, orders
+from tests.storages import ONLY_SQLITE
 from tests.waiting import until
 
 INSTANCES = ("one", "two", "three")
@@ -177,13 +178,13 @@ def test_by_the_lease_no_two_lead_at_once(store, queue, leased):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+@ONLY_SQLITE
 def test_by_zookeeper_one_sweeps_and_when_it_is_killed_another(store, queue, judged):
     one_sweeps_and_then_another(store, queue, judged, then=lambda: None)
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+@ONLY_SQLITE
 def test_without_zookeeper_nobody_sweeps_until_it_is_back(store, queue, judged, zookeeper):
     judged.wait_for(1)
 
@@ -201,7 +202,7 @@ def test_without_zookeeper_nobody_sweeps_until_it_is_back(store, queue, judged, 
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+@ONLY_SQLITE
 def test_the_nodes_are_those_of_ignismq(store, zookeeper):
     from kazoo.client import KazooClient
 
@@ -244,7 +245,7 @@ def test_the_nodes_are_those_of_ignismq(store, zookeeper):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+@ONLY_SQLITE
 def test_an_instance_that_finds_no_thread_stands_again_when_it_is_started(
     store, zookeeper, monkeypatch
 ):
@@ -270,7 +271,7 @@ def test_an_instance_that_finds_no_thread_stands_again_when_it_is_started(
 # --- either way -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+@ONLY_SQLITE
 def test_the_catalogs_lease_is_what_there_is_without_zookeeper(store):
     assert isinstance(candidate(store.catalog), LeaseLeader)
     judged = candidate(store.catalog, zookeeper="somewhere:2181,else:2181/there")
@@ -287,7 +288,7 @@ def test_the_catalogs_lease_is_what_there_is_without_zookeeper(store):
         ({"zookeeper": "host:2181", "client_id": "a/b"}, "clientId='a/b'"),
     ],
 )
-@pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+@ONLY_SQLITE
 def test_a_strange_address_is_refused(store, wrong, told):
     with pytest.raises(BadOption, match=told):
         candidate(store.catalog, **wrong)
