@@ -18,18 +18,12 @@ def sell(message, connection):
     return True
 
 
-def caller_of(store, kind="sqlalchemy"):
-    """Return a caller in the database of a store's catalog."""
-    return Caller(store.catalog.engine.url.render_as_string(hide_password=False), kind)
+class Seller:
+    """A caller, of one of the kinds, with a table ``sales`` beside those of a store's catalog."""
 
-
-class Caller:
-    """A program that has a table ``sales`` beside the catalog's."""
-
-    def __init__(self, url, kind):
-        self.url = url
+    def __init__(self, store, kind="sqlalchemy"):
         self.kind = kind
-        self.engine = sa.create_engine(url)
+        self.engine = sa.create_engine(store.catalog.engine.url)
         with self.connected() as connection:
             self.run(connection, "CREATE TABLE sales (number INTEGER UNIQUE)")
             connection.commit()
@@ -41,7 +35,7 @@ class Caller:
             with self.engine.connect() as connection:
                 yield connection
             return
-        url = sa.make_url(self.url)
+        url = self.engine.url
         if url.get_backend_name() == "sqlite":
             connection = sqlite3.connect(url.database, **options)
         else:
@@ -65,5 +59,8 @@ class Caller:
         with self.engine.connect() as connection:
             return sorted(connection.scalars(sa.text("SELECT number FROM sales")))
 
-    def close(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
         self.engine.dispose()

@@ -12,6 +12,7 @@ from queue_core.segments import stager
 from queue_core.values.address import Address
 from tests.books import audit
 from tests.command_line import Ignis, runner
+from tests.contract.callers import Seller
 from tests.contract.pools import PATIENCE
 from tests.factories import make_queue
 
@@ -35,6 +36,13 @@ def queue(store: Store) -> Queue:
 def topic(store: Store) -> Queue:
     """An empty queue of one shard with a log."""
     return make_queue(store, log="7 days")
+
+
+@pytest.fixture
+def caller(store: Store) -> Iterator[Seller]:
+    """A program with a table and transactions of its own in the database of the catalog."""
+    with Seller(store) as made:
+        yield made
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Columns are added while consumers run: no value of a message that is deleted may be left out."""
 
 import threading
-from contextlib import closing
 
 import pyarrow as pa
 import pytest
@@ -13,7 +12,7 @@ from queue_core.catalog.slices.rewritable import NEIGHBOURS
 from queue_core.errors import SchemaMismatch
 from queue_core.segments.reader import read_table
 from tests.books import audit
-from tests.contract.callers import caller_of
+from tests.contract.callers import Seller
 from tests.contract.pools import Recorder
 from tests.factories import load_singly, make_filled, make_queue, orders
 from tests.waiting import Caller, until, waits
@@ -51,7 +50,7 @@ def test_a_queue_opened_before_reads_the_new_columns(store, grow, name):
         store.queue("orders").sideline(store.queue("orders").fire("all"))
 
     def within():
-        with closing(caller_of(store)) as caller, caller.connected() as connection:
+        with Seller(store) as caller, caller.connected() as connection:
             return stale.within(connection).fire("all").messages
 
     found = {

@@ -20,7 +20,6 @@ from queue_core.verbs.expire import expire
 from queue_core.verbs.quarantine import quarantine
 from queue_core.verbs.shovel import Shovelful, shovel
 from tests.clocks import make_due
-from tests.contract.callers import caller_of
 from tests.contract.pools import PATIENCE, Recorder
 from tests.dump import load_earlier, log_earlier, log_in_a_minute, set_time
 from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders, with_sidelined
@@ -37,13 +36,11 @@ LOCK = "SELECT 1 FROM {} WHERE {} FOR UPDATE"
 
 
 @pytest.fixture
-def caller(store, monkeypatch):
+def caller(caller, monkeypatch):
     # Nobody gives up a lock of the caller in time, so shorter waits for it show the same.
     monkeypatch.setattr(dialect, "TASK_LOCK_SECONDS", 0.2)
     monkeypatch.setattr("queue_core.verbs.fire.WAIT_SECONDS", 0.1)
-    made = caller_of(store)
-    yield made
-    made.close()
+    return caller
 
 
 @pytest.mark.parametrize("limits", [None, limit(in_flight=100)])

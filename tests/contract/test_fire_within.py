@@ -10,7 +10,7 @@ from queue_core import Conflict, Settlement, limit
 from queue_core.catalog.holders import consumers
 from queue_core.errors import BadOutcome, ConsumerFenced, DamagedSegment
 from queue_core.values.ids import IdSet
-from tests.contract.callers import KINDS, caller_of
+from tests.contract.callers import KINDS, Seller
 from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders
 from tests.storages import ONLY_POSTGRESQL
 from tests.waiting import PATIENCE, all_at_once
@@ -20,9 +20,8 @@ pytestmark = pytest.mark.each_catalog
 
 @pytest.fixture(params=KINDS)
 def caller(request, store):
-    made = caller_of(store, request.param)
-    yield made
-    made.close()
+    with Seller(store, request.param) as made:
+        yield made
 
 
 def taken(firing):

@@ -14,7 +14,7 @@ from queue_core import Store
 from queue_core.errors import CatalogUnavailable, QueueDeactivated, QueueFull
 from queue_core.support.faults import InjectedFault, arm
 from queue_core.waiting.joint_load import JOINED_BYTES, JointLoads, commit_load
-from tests.contract.callers import caller_of
+from tests.contract.callers import Seller
 from tests.factories import make_queue, numbers_of, orders
 from tests.waiting import all_at_once, waiting_loads
 
@@ -244,13 +244,11 @@ def test_loads_that_depend_on_queued_messages_are_not_joined(store, settings):
 
 def test_large_loads_and_those_of_a_caller_are_not_joined(store):
     queue = make_queue(store)
-    caller = caller_of(store, "driver")
-    with mock.patch.object(JointLoads, "__call__") as joined:
+    with Seller(store, "driver") as caller, mock.patch.object(JointLoads, "__call__") as joined:
         queue.load(orders(JOINED_BYTES // 8))
         with caller.connected() as connection:
             caller.sell(connection, 1)
             queue.within(connection).load(orders(1))
-    caller.close()
     joined.assert_not_called()
 
 

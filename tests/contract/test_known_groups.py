@@ -6,7 +6,7 @@ import pytest
 
 from queue_core.selection import known_groups
 from queue_core.selection.scan import SliceScan
-from tests.contract.callers import caller_of
+from tests.contract.callers import Seller
 from tests.factories import make_queue, numbers_of, orders
 
 pytestmark = pytest.mark.each_catalog
@@ -120,15 +120,13 @@ def test_what_only_a_transaction_that_is_rolled_back_has_seen_is_not_known(store
         load(queue, number, "a")
     load(queue, 40, "b")
     load(queue, 41, "a")
-    caller = caller_of(store)
-    with caller.connected() as connection:
+    with Seller(store) as caller, caller.connected() as connection:
         within = queue.within(connection)
         for expected in ([0, 40], [1]):
             firing = within.fire("all")
             assert numbers_of(firing.messages) == expected
             within.delete(firing)
         connection.rollback()
-    caller.close()
     load(queue, 42, "b")
     assert numbers_of(queue.fire("all").messages) == [0, 40]
 

@@ -2,7 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 import pytest
 
@@ -10,7 +10,7 @@ from queue_core import Store
 from queue_core.catalog import database, queue_changes
 from queue_core.errors import CatalogUnavailable, QueueDeactivated, QueueFull
 from tests.books import audit
-from tests.contract.callers import caller_of
+from tests.contract.callers import Seller
 from tests.factories import make_queue, numbers_of, orders
 
 pytestmark = pytest.mark.each_catalog
@@ -29,7 +29,7 @@ def _brief(monkeypatch):
 def locked(store, statement):
     """Somebody else keeps rows locked in a transaction."""
     parallel = store.catalog.engine.dialect.name == "postgresql"
-    with closing(caller_of(store)) as caller, caller.connected() as connection:
+    with Seller(store) as caller, caller.connected() as connection:
         if parallel:
             caller.run(connection, statement)
         else:

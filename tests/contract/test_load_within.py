@@ -17,7 +17,7 @@ from queue_core.catalog.tables import dedup
 from queue_core.errors import CatalogUnavailable, QueueDeactivated, SchemaMismatch
 from queue_core.support import faults
 from queue_core.waiting.smart import snapshot
-from tests.contract.callers import KINDS, caller_of
+from tests.contract.callers import KINDS, Seller
 from tests.factories import main, make_filled, make_queue, numbers_of, orders
 from tests.storages import ONLY_POSTGRESQL, ONLY_SQLITE
 from tests.waiting import Caller, all_at_once, without_blind_looks
@@ -31,9 +31,8 @@ LARGE = pa.table({"number": range(50_000), "customer": ["some customer"] * 50_00
 
 @pytest.fixture(params=KINDS)
 def caller(request, store):
-    made = caller_of(store, request.param)
-    yield made
-    made.close()
+    with Seller(store, request.param) as made:
+        yield made
 
 
 def test_rows_and_messages_are_committed_together_or_rolled_back(store, caller):

@@ -15,7 +15,7 @@ from queue_core.catalog.slices import rewritable
 from queue_core.segments import stager
 from queue_core.values.address import Address
 from tests.books import audit
-from tests.contract.callers import KINDS, caller_of
+from tests.contract.callers import KINDS, Seller
 from tests.contract.pools import PATIENCE, Recorder
 from tests.factories import ORDERS, make_filled, make_queue, numbers_of, orders
 from tests.waiting import until
@@ -156,8 +156,7 @@ def test_a_transaction_of_a_caller_concerns_many_queues(store, kind, commits):
     for queue in sources:
         queue.load(orders(30))
     before = {queue.name: sorted(numbers_of(queue.browse())) for queue in sources + targets}
-    caller = caller_of(store, kind)
-    with caller.connected() as connection:
+    with Seller(store, kind) as caller, caller.connected() as connection:
         for step in range(3):
             for source in sources:
                 ours = source.within(connection)
@@ -167,7 +166,6 @@ def test_a_transaction_of_a_caller_concerns_many_queues(store, kind, commits):
                 outcome = (ours.delete, ours.sideline, ours.reload)[step]
                 outcome(firing)
         (connection.commit if commits else connection.rollback)()
-    caller.close()
 
     after = {queue.name: sorted(numbers_of(queue.browse())) for queue in sources + targets}
     if not commits:

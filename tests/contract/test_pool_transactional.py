@@ -12,20 +12,13 @@ from queue_core import BadOption, ConsumerPool, Retry, batch_handler, constant
 from queue_core.catalog import dialect
 from queue_core.pool import transactions
 from queue_core.pool.source import AcquiringSource, MessageSource
-from tests.contract.callers import INSERT, caller_of, sell
+from tests.contract.callers import INSERT, sell
 from tests.contract.pools import PATIENCE
 from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.storages import ONLY_POSTGRESQL
 from tests.waiting import until
 
 pytestmark = pytest.mark.each_catalog
-
-
-@pytest.fixture
-def caller(store):
-    made = caller_of(store)
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Queue weights: how several queues share the micro-batches of one query."""
 
 from collections import Counter
-from contextlib import closing
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,7 +9,7 @@ import pytest
 from ignis_source.offset import Offset
 from queue_core.errors import BadOption
 from queue_core.segments.reader import read_table
-from tests.contract.callers import caller_of
+from tests.contract.callers import Seller
 from tests.factories import ORDERS, make_queue, orders
 from tests.statements import counted
 from tests.storages import ONLY_POSTGRESQL
@@ -167,9 +166,8 @@ def test_a_queue_from_which_another_transaction_fires_holds_up_no_other(store, s
     make_queue(store, "large", weight=4).load(orders(100))
     queues(store, 100, a=1, b=1)
     reader = Reader(session, "large", "a", "b")
-    caller = caller_of(store)
 
-    with closing(caller), caller.connected() as connection:
+    with Seller(store) as caller, caller.connected() as connection:
         store.queue("large").within(connection).fire()
         assert reader.batch(12) == {"a": 6, "b": 6}
         connection.rollback()

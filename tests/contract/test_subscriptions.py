@@ -1,6 +1,5 @@
 """Subscriptions: each gets every message of a queue's log once, and has its own outcomes."""
 
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from queue_core.values.outcomes import Settlement
 from queue_core.verbs.expire import expiring
 from queue_core.verbs.settle import settle
 from tests.books import audit, in_order, leftover_files
-from tests.contract.callers import caller_of
+from tests.contract.callers import Seller
 from tests.dump import log_earlier
 from tests.factories import drained, drop, load_singly, make_queue, numbers_of, orders
 from tests.waiting import Caller, all_at_once, waits
@@ -443,7 +442,7 @@ def test_columns_and_attributes_are_those_of_the_queue_whose_messages_they_are(s
 def test_a_transaction_of_the_caller_takes_in_what_it_needs(store, topic, settings, wanted):
     topic.load(orders(10))
     reader = store.subscribe("billing", to="orders", start="earliest", **settings)
-    with closing(caller_of(store)) as caller, caller.connected() as connection:
+    with Seller(store) as caller, caller.connected() as connection:
         fired = reader.within(connection).fire(3, **wanted)
         assert fired.messages.num_rows == 3
         reader.within(connection).delete(fired)

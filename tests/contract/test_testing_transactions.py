@@ -7,15 +7,8 @@ import pytest
 
 from queue_core import BadOption, BadOutcome, Retry, batch_handler, constant
 from queue_core.testing import handle, temporary_store
-from tests.contract.callers import INSERT, caller_of, sell
+from tests.contract.callers import INSERT, sell
 from tests.factories import make_filled, make_queue, numbers_of, orders
-
-
-@pytest.fixture
-def caller(store):
-    made = caller_of(store)
-    yield made
-    made.close()
 
 
 def in_flight(store):

@@ -30,7 +30,7 @@ import sqlalchemy as sa
 from queue_core import ConsumerPool, Retry, Store
 from tests import servers
 from tests.books import audit
-from tests.contract.callers import INSERT, caller_of
+from tests.contract.callers import INSERT, Seller
 from tests.factories import make_queue, orders
 
 #: Seconds without any progress after which a campaign hangs, on a busy machine too.
@@ -59,7 +59,7 @@ class Sales:
 
     def __init__(self, store: Store, seed: int) -> None:
         self._store = store
-        self._caller = caller_of(store)
+        self._seller = Seller(store)
         self._queue = make_queue(store, shards=2, retry=Retry(attempts=1))
         self._loaded = 0
         self._counts: Counter[str] = Counter({"locks left": 0})
@@ -103,7 +103,7 @@ class Sales:
         self._counts["calls timed out"] += pool.counts.get("sidelined", 0)
         self._counts["sold"] += pool.counts.get("deleted", 0)
         # Nobody holds a lock, though late calls may go on.
-        with self._caller.engine.connect() as connection:
+        with self._seller.engine.connect() as connection:
             try:
                 begin = "BEGIN IMMEDIATE" if connection.dialect.name == "sqlite" else "SELECT 1"
                 connection.exec_driver_sql(begin)
@@ -150,7 +150,7 @@ class Sales:
         wrong = []
         if self._counts["locks left"]:
             wrong.append(f"{self._counts['locks left']} locks left")
-        sold = self._caller.sold()
+        sold = self._seller.sold()
         if sold != list(range(self._loaded)):
             left = self._store.view("queues").select(["waiting", "in_flight"]).to_pylist()
             wrong.append(f"{len(sold)} rows of {self._loaded} messages, which are {left}")
