@@ -23,7 +23,7 @@ from tests.console.clients import ORIGIN, log_in, token
 from tests.console.clients import on_both as catalog_url  # noqa: F401 - a fixture
 from tests.dump import load_earlier
 from tests.factories import make_filled, make_queue, orders, sideline_traced
-from tests.waiting import PATIENCE
+from tests.waiting import until
 
 #: A text that would run if a page did not escape it.
 SCRIPT = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
@@ -288,10 +288,7 @@ def test_the_figures_follow_the_store(operator, queue):
     assert operator.get("/api/queues").json()["waiting"] == 6
     queue.load(orders(5, first=100))
 
-    deadline = time.monotonic() + PATIENCE
-    while operator.get("/api/queues").json()["waiting"] != 11:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until(lambda: operator.get("/api/queues").json()["waiting"] == 11)
 
 
 def test_a_message_that_returned_from_the_sideline_was_not_fired_since(operator, store, queue):

@@ -13,7 +13,6 @@ from queue_core.values.address import Address
 from tests.books import audit
 from tests.command_line import Ignis, runner
 from tests.contract.callers import Seller
-from tests.contract.pools import PATIENCE
 from tests.factories import make_queue
 
 
@@ -48,7 +47,7 @@ def caller(store: Store) -> Iterator[Seller]:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine, heartbeats may be late: nobody is thought to be gone soon."""
-    monkeypatch.setattr(interests, "GONE_SECONDS", PATIENCE / 2)
+    monkeypatch.setattr(interests, "GONE_SECONDS", 30.0)
 
 
 @pytest.fixture

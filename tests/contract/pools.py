@@ -3,9 +3,7 @@
 import threading
 from collections import Counter
 
-from tests.waiting import until
-
-PATIENCE = 60.0
+from tests.waiting import PATIENCE
 
 
 class Recorder:
@@ -33,7 +31,3 @@ class Recorder:
     def wait(self):
         """Wait until one more call has begun."""
         assert self.entered.acquire(timeout=PATIENCE)
-
-
-#: The name of `until` in two files of tests.
-eventually = until

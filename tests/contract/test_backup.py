@@ -36,12 +36,12 @@ from queue_core.upkeep.backup.folder import BackupFolder
 from queue_core.upkeep.backup.restore import Restored, verify
 from queue_core.verbs.quarantine import quarantine
 from tests.books import audit
-from tests.contract.pools import PATIENCE, Recorder
+from tests.contract.pools import Recorder
 from tests.dump import dump
 from tests.factories import make_batch, make_queue, make_staged, numbers_of, orders, publish_once
 from tests.forks import in_a_fork
 from tests.storages import EVERYWHERE
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 
 @pytest.fixture

@@ -16,9 +16,8 @@ from queue_core.errors import BadOption
 from queue_core.handling.breaker_state import BreakerState
 from queue_core.pool.breaking import LEASE_SECONDS, PoolBreaker
 from tests.command_line import answer
-from tests.contract.pools import PATIENCE, eventually
 from tests.factories import make_queue, numbers_of, orders
-from tests.waiting import Caller
+from tests.waiting import PATIENCE, Caller, until
 
 QUICK = Breaker(of=4, pause=0.1, max_pause=0.2)
 
@@ -66,7 +65,7 @@ def test_an_outage_sidelines_few_messages_and_the_end_of_it_is_noticed(store, qu
     begin = time.monotonic()
 
     with ConsumerPool(store, "orders", service, concurrency=3, breaker=QUICK, batch=50) as pool:
-        eventually(lambda: service.calls.total() >= 6)
+        until(lambda: service.calls.total() >= 6)
         assert not pool.drain(0.1)
         called, start = service.calls.total(), time.monotonic()
         time.sleep(0.5)
@@ -97,7 +96,7 @@ def test_a_batch_handler_makes_a_call_per_message(store, queue):
         return [True] * batch.num_rows
 
     with ConsumerPool(store, "orders", handler, concurrency=1, batch=30, breaker=QUICK) as pool:
-        eventually(lambda: len(sizes) >= 3)
+        until(lambda: len(sizes) >= 3)
         assert sizes[:3] == [30, 1, 1]
         down.clear()
         assert pool.drain(PATIENCE)
@@ -128,7 +127,7 @@ def test_calls_that_take_too_long_open_it(store, queue):
     with ConsumerPool(
         store, "orders", handler, concurrency=2, handler_timeout=0.1, breaker=QUICK
     ) as pool:
-        eventually(lambda: store.view("breakers").num_rows == 1)
+        until(lambda: store.view("breakers").num_rows == 1)
         slow.clear()
         assert pool.drain(PATIENCE)
 
@@ -145,7 +144,7 @@ def test_a_check_is_asked_instead_of_a_probe(store, queue):
 
     breaker = Breaker(of=4, pause=0.05, max_pause=0.1, check=check)
     with ConsumerPool(store, "orders", service, concurrency=1, breaker=breaker) as pool:
-        eventually(lambda: len(asked) >= 3)
+        until(lambda: len(asked) >= 3)
         assert service.calls.total() == 2
         service.down = False
         assert pool.drain(PATIENCE)
@@ -163,7 +162,7 @@ def test_a_check_that_fails_is_reported_once(store, queue, caplog):
 
     breaker = Breaker(of=4, pause=0.05, max_pause=0.05, check=check)
     with ConsumerPool(store, "orders", Service(), concurrency=1, breaker=breaker):
-        eventually(lambda: len(asked) >= 2)
+        until(lambda: len(asked) >= 2)
 
     (record,) = [each for each in caplog.records if "its check failed" in each.message]
     assert (record.levelname, "TypeError" in record.message) == ("WARNING", True)
@@ -180,7 +179,7 @@ def test_two_pools_share_it_by_its_name(store, queue):
     slow = Breaker(of=4, pause=60, max_pause=60, name="shop")
 
     with ConsumerPool(store, "orders", failing, concurrency=1, breaker=slow) as pool:
-        eventually(lambda: store.view("breakers").num_rows == 1)
+        until(lambda: store.view("breakers").num_rows == 1)
         with ConsumerPool(store, "orders", working, concurrency=1, breaker=slow) as other:
             assert not other.drain(0.3)
             assert working.calls.total() == 0
@@ -216,7 +215,7 @@ def test_a_probe_of_a_pool_that_stops_is_left_to_others(store, queue):
     service = Service()
 
     with ConsumerPool(store, "orders", service, concurrency=1, breaker=QUICK):
-        eventually(lambda: service.calls.total() >= 3)
+        until(lambda: service.calls.total() >= 3)
     assert numbers_of(queue.peek(20, magazine="sideline"))
     service.down = False
 
@@ -272,7 +271,7 @@ def test_a_queue_that_has_ended_is_not_asked_for_the_message_of_a_probe(store, q
 
     names = ["orders", "ended"]
     with ConsumerPool(store, names, Service(), concurrency=1, breaker=QUICK) as pool:
-        eventually(lambda: store.view("breakers").num_rows == 1)
+        until(lambda: store.view("breakers").num_rows == 1)
         assert pool.drain(PATIENCE)
 
 

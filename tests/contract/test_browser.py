@@ -14,9 +14,10 @@ from queue_core.selection.request import FireRequest
 from queue_core.values.model import Magazine, Ticket, TicketRange
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.browse import browse_next, browsed
-from tests.contract.pools import PATIENCE, Recorder
+from tests.contract.pools import Recorder
 from tests.dump import dump
 from tests.factories import make_filled, make_queue, numbers_of, orders
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture

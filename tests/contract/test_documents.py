@@ -11,10 +11,10 @@ from queue_core.consumers.consumer import QueueConsumer
 from queue_core.consumers.lists import ConsumerLists
 from queue_core.upkeep.leader.lease import LeaseLeader
 from queue_core.upkeep.tasks.runner import SideTasks
-from tests.contract.pools import PATIENCE, Recorder
+from tests.contract.pools import Recorder
 from tests.dump import backdate, load_earlier
 from tests.factories import make_filled, make_queue, numbers_of, orders
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 
 @dataclass

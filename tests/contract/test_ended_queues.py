@@ -11,9 +11,9 @@ from queue_core import ConsumerPool
 from queue_core.errors import NoSuchQueue, QueueDeactivated, SubscriptionDetached
 from queue_core.segments.reader import read_table
 from queue_core.upkeep.tasks.expire import retire
-from tests.contract.pools import PATIENCE, Recorder
+from tests.contract.pools import Recorder
 from tests.factories import drop, make_filled, make_queue, orders
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 START = Offset("reader", 0)
 

@@ -20,11 +20,11 @@ from queue_core.verbs.expire import expire
 from queue_core.verbs.quarantine import quarantine
 from queue_core.verbs.shovel import Shovelful, shovel
 from tests.clocks import make_due
-from tests.contract.pools import PATIENCE, Recorder
+from tests.contract.pools import Recorder
 from tests.dump import load_earlier, log_earlier, log_in_a_minute, set_time
 from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders, with_sidelined
 from tests.storages import ONLY_POSTGRESQL
-from tests.waiting import Caller, look_at_once, until
+from tests.waiting import PATIENCE, Caller, look_at_once, until
 
 #: SQLite has one writer.
 pytestmark = ONLY_POSTGRESQL

@@ -180,7 +180,8 @@ def test_threads_take_each_message_once(store, caller):
     def work():
         with caller.connected() as connection:
             end = time.monotonic() + PATIENCE
-            while queue.browse().num_rows and time.monotonic() < end:
+            while queue.browse().num_rows:
+                assert time.monotonic() < end, "messages are left"
                 try:
                     firing = queue.within(connection).fire(2)
                     for number in numbers_of(firing.messages):

@@ -5,9 +5,10 @@ import pytest
 from queue_core import ConsumerPool
 from queue_core.catalog.slices import rewritable
 from queue_core.errors import BadOption
-from tests.contract.pools import PATIENCE, Recorder
+from tests.contract.pools import Recorder
 from tests.dump import dump, load_together
 from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture

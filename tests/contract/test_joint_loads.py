@@ -16,11 +16,9 @@ from queue_core.support.faults import InjectedFault, arm
 from queue_core.waiting.joint_load import JOINED_BYTES, JointLoads, commit_load
 from tests.contract.callers import Seller
 from tests.factories import make_queue, numbers_of, orders
-from tests.waiting import all_at_once, waiting_loads
+from tests.waiting import PATIENCE, all_at_once, until, waiting_loads
 
 pytestmark = pytest.mark.each_catalog
-
-PATIENCE = 60.0
 
 
 @contextmanager
@@ -62,10 +60,7 @@ def at_once(store, first, *others, then=lambda: None):
         for at, work in enumerate((first, *others)):
             threads.append(threading.Thread(target=run, args=(at, work)))
             threads[-1].start()
-            end = time.monotonic() + PATIENCE
-            while not (writes if at == 0 else waiting_loads(store) == at):
-                assert time.monotonic() < end
-                time.sleep(0.001)
+            until(lambda at=at: writes if at == 0 else waiting_loads(store) == at)
         then()
         go_on.set()
         for thread in threads:

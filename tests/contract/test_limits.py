@@ -19,10 +19,9 @@ from queue_core.values.model import BY_SHARD, Magazine
 from queue_core.verbs.fire import fire
 from tests.books import audit
 from tests.clocks import jump
-from tests.contract.pools import PATIENCE
 from tests.contract.test_statements import transactions
 from tests.factories import drop, make_filled, make_queue, numbers_of, orders
-from tests.waiting import Caller, all_at_once, look_at_once
+from tests.waiting import PATIENCE, Caller, all_at_once, look_at_once
 
 #: A rate that gives no second message during a test.
 SLOW = 0.001

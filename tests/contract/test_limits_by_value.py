@@ -15,8 +15,8 @@ from queue_core.segments import reader
 from queue_core.selection import by_value
 from tests.clocks import jump
 from tests.command_line import answer
-from tests.contract.pools import PATIENCE
 from tests.factories import ORDERS, make_filled, make_queue, numbers_of, orders
+from tests.waiting import PATIENCE
 
 #: A rate that gives no second message during a test.
 SLOW = 0.001

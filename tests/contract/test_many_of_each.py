@@ -16,9 +16,9 @@ from queue_core.segments import stager
 from queue_core.values.address import Address
 from tests.books import audit
 from tests.contract.callers import KINDS, Seller
-from tests.contract.pools import PATIENCE, Recorder
+from tests.contract.pools import Recorder
 from tests.factories import ORDERS, make_filled, make_queue, numbers_of, orders
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 #: Queues of one pool whose columns differ in their number, order and types.
 SCHEMAS = {

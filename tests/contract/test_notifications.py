@@ -18,9 +18,8 @@ from queue_core.queue import Queue
 from queue_core.values.address import Address
 from queue_core.verbs.acknowledge import acknowledge
 from tests.children import Child
-from tests.contract.pools import PATIENCE
 from tests.factories import make_filled, make_queue, orders, planned
-from tests.waiting import Caller, until, waits, without_blind_looks
+from tests.waiting import PATIENCE, Caller, until, waits, without_blind_looks
 
 pytestmark = pytest.mark.each_catalog
 

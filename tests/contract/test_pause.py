@@ -7,9 +7,9 @@ import pytest
 from queue_core import ConsumerPool
 from queue_core.errors import BadOption, QueueDeactivated
 from tests.command_line import answer, refusal
-from tests.contract.pools import PATIENCE, Recorder
+from tests.contract.pools import Recorder
 from tests.factories import make_queue, numbers_of, orders
-from tests.waiting import Caller, until
+from tests.waiting import PATIENCE, Caller, until
 
 pytestmark = pytest.mark.usefixtures("quick_beats")
 

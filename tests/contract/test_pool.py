@@ -21,9 +21,9 @@ from queue_core.errors import BadOption, BadSelector, SchemaMismatch
 from queue_core.pool import dispatcher
 from queue_core.pool.dispatcher import close_dispatcher, notify_loaded, open_dispatcher
 from queue_core.queue.opened import OpenedQueue
-from tests.contract.pools import PATIENCE, Recorder
+from tests.contract.pools import Recorder
 from tests.factories import make_queue, numbers_of, orders
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from queue_core import Breaker, ConsumerPool, batch_handler, limit
-from tests.contract.pools import PATIENCE
 from tests.factories import make_filled, make_queue
+from tests.waiting import PATIENCE
 
 SCHEMA = pa.schema([("number", pa.int64()), ("payload", pa.binary())])
 #: The bound of the pools, and the size of messages of which it has room for three.

@@ -12,9 +12,8 @@ from queue_core.pool.worker import Worker
 from queue_core.support.coalescing import Coalescer
 from queue_core.testing import handle
 from queue_core.waiting import joint_load
-from tests.contract.pools import PATIENCE
 from tests.factories import make_filled, make_queue, numbers_of, orders
-from tests.waiting import until, waiting_loads
+from tests.waiting import PATIENCE, until, waiting_loads
 
 pytestmark = pytest.mark.each_catalog
 

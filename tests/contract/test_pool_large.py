@@ -7,9 +7,9 @@ import pytest
 from queue_core import ConsumerPool, ConsumerTarget
 from queue_core.pool import held
 from queue_core.queue.opened import OpenedQueue
-from tests.contract.pools import PATIENCE, Recorder
+from tests.contract.pools import Recorder
 from tests.factories import make_queue, orders
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 LOADS, EACH = 6, 5
 

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from queue_core import ConsumerPool, Retry, batch_handler, constant
-from tests.contract.pools import PATIENCE
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 SCHEMA = pa.schema([("tenant", pa.string()), ("number", pa.int64())])
 LIMIT = 0.5

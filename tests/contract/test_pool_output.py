@@ -38,9 +38,8 @@ from queue_core.waiting.settled_load import settle_and_load
 from queue_core.waiting.smart.load import TRIES, SmartLoad
 from queue_core.waiting.smart.validate import StaleSnapshot
 from tests.books import audit, leftover_files
-from tests.contract.pools import PATIENCE
 from tests.factories import ORDERS, drop, make_filled, make_queue, make_staged, numbers_of, orders
-from tests.waiting import Caller, standing, until
+from tests.waiting import PATIENCE, Caller, standing, until
 
 RESULTS = pa.schema([("number", pa.int64()), ("text", pa.string())])
 

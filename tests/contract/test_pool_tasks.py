@@ -13,10 +13,10 @@ from queue_core.pool import life
 from queue_core.upkeep.leader.lease import ROLE
 from queue_core.upkeep.tasks import background, vacuum
 from tests.clocks import tasks_due
-from tests.contract.pools import PATIENCE, Recorder
+from tests.contract.pools import Recorder
 from tests.dump import backdate
 from tests.factories import holder_of, make_filled, make_queue, numbers_of, orders
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 HOURS = 7200.0
 SIDE_TASKS = "ignis-side-tasks"

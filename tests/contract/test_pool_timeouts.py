@@ -6,9 +6,9 @@ import threading
 import pytest
 
 from queue_core import ConsumerPool, batch_handler
-from tests.contract.pools import PATIENCE, Recorder
+from tests.contract.pools import Recorder
 from tests.factories import make_queue, orders
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.usefixtures("patient")
 

@@ -13,10 +13,9 @@ from queue_core.catalog import dialect
 from queue_core.pool import transactions
 from queue_core.pool.source import AcquiringSource, MessageSource
 from tests.contract.callers import INSERT, sell
-from tests.contract.pools import PATIENCE
 from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.storages import ONLY_POSTGRESQL
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.each_catalog
 

@@ -24,9 +24,9 @@ from queue_core.pool.source import AcquiringSource
 from queue_core.support.loop import Loop
 from queue_core.upkeep.tasks import background
 from queue_core.values.names import is_of_process
-from tests.contract.pools import PATIENCE, Recorder, eventually
+from tests.contract.pools import Recorder
 from tests.factories import make_queue, orders
-from tests.waiting import Caller
+from tests.waiting import PATIENCE, Caller, until
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -69,10 +69,10 @@ def test_a_lower_priority_works_when_the_higher_one_stops(store, other, queue):
     with ConsumerPool(other, "orders", low, priority=1, concurrency=2) as lower:
         with ConsumerPool(store, "orders", high, priority=5, concurrency=2) as higher:
             queue.load(orders(20))
-            eventually(lambda: len(high.messages) == 20)
+            until(lambda: len(high.messages) == 20)
             assert higher.drain(PATIENCE)
         queue.load(orders(20, 20))
-        eventually(lambda: len(low.messages) == 20)
+        until(lambda: len(low.messages) == 20)
         assert lower.drain(PATIENCE)
 
     assert high.numbers == list(range(20))
@@ -88,9 +88,9 @@ def test_a_lower_priority_works_when_the_higher_one_is_out_of_credit(store, othe
     ):
         queue.load(orders(10))
         high.wait()
-        eventually(lambda: len(low.messages) == 8)
+        until(lambda: len(low.messages) == 8)
         high.open.set()
-        eventually(lambda: len(high.messages) == 2)
+        until(lambda: len(high.messages) == 2)
 
 
 def test_an_exclusive_pool_keeps_others_out(store, other, queue):
@@ -110,7 +110,7 @@ def test_a_spare_takes_over_from_the_single_active_one(store, other, queue):
         with ConsumerPool(store, "orders", first, single_active=True, priority=1):
             pass
         queue.load(orders(5))
-        eventually(lambda: len(second.messages) == 5)
+        until(lambda: len(second.messages) == 5)
         assert spare.drain(PATIENCE)
 
 
@@ -122,7 +122,7 @@ def test_a_spare_does_nothing_while_the_active_one_lives(store, other, queue):
     ):
         queue.load(orders(50))
         assert active.drain(PATIENCE)
-        eventually(lambda: len(first.messages) == 50)
+        until(lambda: len(first.messages) == 50)
     assert second.messages == []
 
 
@@ -150,7 +150,7 @@ def test_a_second_start_of_a_running_pool_changes_nothing(store, queue, browse):
 def test_a_pool_that_has_failed_says_so_at_a_second_start_and_begins_anew(store, other, queue):
     pool = ConsumerPool(store, "orders", Recorder(), name="till", handler_timeout=0.2).start()
     other.consumer("till")
-    eventually(lambda: pool.error is not None)
+    until(lambda: pool.error is not None)
     with pytest.raises(ConsumerFenced, match="'till' was started again elsewhere"):
         pool.start()
     with pool:
@@ -166,7 +166,7 @@ def test_stop_finishes_the_batches_in_hand(store, queue):
     recorder.wait()
     stopping = threading.Thread(target=pool.stop)
     stopping.start()
-    eventually(lambda: pool.concurrency == 0)
+    until(lambda: pool.concurrency == 0)
     recorder.open.set()
     stopping.join(PATIENCE)
 
@@ -256,7 +256,7 @@ def test_a_signal_stops_a_pool_whose_workers_are_added_or_removed(
 
     monkeypatch.setattr(worker.Worker, step, interrupted)
     assert Caller(getattr(pool, scale)).done() == left
-    eventually(lambda: pool.concurrency == 0)
+    until(lambda: pool.concurrency == 0)
     # It returns when the other thread has stopped it.
     pool.stop()
     assert pool.increase() == 0
@@ -266,7 +266,7 @@ def test_a_signal_stops_a_pool_whose_workers_are_added_or_removed(
 def test_a_consumer_of_the_same_name_ends_the_pool(store, other, queue, caplog):
     pool = ConsumerPool(store, "orders", Recorder(), name="till", handler_timeout=0.2).start()
     other.consumer("till")
-    eventually(lambda: pool.error is not None)
+    until(lambda: pool.error is not None)
 
     with pytest.raises(ConsumerFenced, match="'till' was started again elsewhere"):
         pool.stop()
@@ -375,11 +375,11 @@ def test_drain_waits_for_what_a_removed_worker_gives_back(store, queue, monkeypa
         pool.increase()
         opened = dispatcher.open_dispatcher(store.catalog, queue.info)
         manager = opened.manager
-        eventually(lambda: not manager.has_work)
+        until(lambda: not manager.has_work)
         looked = manager.arrival
         draining = Caller(lambda: (pool.drain(PATIENCE), recorder.numbers))
         # The worker that is left has found nothing, since the other one has it in hand.
-        eventually(lambda: manager.arrival > looked and not manager.has_work)
+        until(lambda: manager.arrival > looked and not manager.has_work)
         go_on.set()
         assert draining.done() == (True, [0])
         assert pool.counts == {"reloaded": 1, "deleted": 1}
@@ -397,7 +397,7 @@ def test_a_stopped_pool_leaves_no_thread_behind(store, queue):
     left = set(threading.enumerate()) - before
     assert {thread.name for thread in left} <= {"ignis-idle-connections"}
     store.catalog.close()
-    eventually(lambda: set(threading.enumerate()) <= before)
+    until(lambda: set(threading.enumerate()) <= before)
 
 
 @pytest.mark.parametrize("client", ["pool", "target"])
@@ -499,7 +499,7 @@ def test_a_pool_whose_last_thread_cannot_start_ends_the_others(store, queue, mon
     def left():
         return {thread.name for thread in set(threading.enumerate()) - before}
 
-    eventually(lambda: left() <= {"ignis-idle-connections"})
+    until(lambda: left() <= {"ignis-idle-connections"})
 
 
 def test_a_queue_for_which_there_was_no_thread_has_one_in_the_next_pool(store, queue, monkeypatch):
@@ -512,7 +512,7 @@ def test_a_queue_for_which_there_was_no_thread_has_one_in_the_next_pool(store, q
     with ConsumerPool(store, "orders", Recorder()) as pool:
         assert pool.drain(PATIENCE)
         queue.load(orders(3))
-        eventually(lambda: pool.counts == {"deleted": 3})
+        until(lambda: pool.counts == {"deleted": 3})
 
 
 def test_a_pool_whose_worker_cannot_start_says_why(store, queue, monkeypatch):
@@ -522,7 +522,7 @@ def test_a_pool_whose_worker_cannot_start_says_why(store, queue, monkeypatch):
     with pytest.raises(RuntimeError, match="new thread"):
         pool.start()
 
-    eventually(lambda: "worker 1" not in {thread.name for thread in threading.enumerate()})
+    until(lambda: "worker 1" not in {thread.name for thread in threading.enumerate()})
 
 
 @pytest.mark.usefixtures("quick_beats")
@@ -538,9 +538,9 @@ def test_a_pool_has_all_its_workers_once_there_are_threads_for_them(store, queue
 
     # The pool looks after its workers four times within the limit of a call.
     with ConsumerPool(store, "orders", Recorder(), handler_timeout=1.0) as pool:
-        eventually(lambda: working() == 1)
+        until(lambda: working() == 1)
         queue.admin.change_settings(concurrency=4)
-        eventually(lambda: working() == 4)
+        until(lambda: working() == 4)
         assert pool.concurrency == 4
 
 

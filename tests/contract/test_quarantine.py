@@ -19,10 +19,10 @@ from queue_core.watching import readings
 from queue_core.watching.present import FiguresReader
 from queue_core.watching.problems import of_queue
 from tests.books import audit, leftover_files
-from tests.contract.pools import PATIENCE
 from tests.dump import dump
 from tests.factories import make_filled, make_queue, make_staged, numbers_of, orders, planned, seen
 from tests.storages import EVERYWHERE, Files
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.spoiled
 

@@ -14,10 +14,10 @@ from queue_core.errors import CatalogUnavailable, ConsumerFenced, QueueTaken
 from queue_core.pool.dispatcher import close_dispatcher, open_dispatcher
 from queue_core.queue.opened import OpenedQueue
 from queue_core.upkeep.tasks import background
-from tests.contract.pools import PATIENCE, Recorder
+from tests.contract.pools import Recorder
 from tests.factories import drop, make_queue, orders
 from tests.statements import counted
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.each_catalog
 

@@ -15,11 +15,10 @@ from queue_core.catalog.tables import token_buckets as rows
 from queue_core.errors import BadOption
 from queue_core.queue.creating import create
 from tests.clocks import jump
-from tests.contract.pools import PATIENCE
 from tests.contract.test_why import reasons
 from tests.factories import drop, make_filled, make_queue, orders
 from tests.storages import ONLY_POSTGRESQL
-from tests.waiting import Caller, all_at_once
+from tests.waiting import PATIENCE, Caller, all_at_once
 
 pytestmark = pytest.mark.each_catalog
 

@@ -25,9 +25,8 @@ from tests.clocks import jump
 from tests.dump import dump
 from tests.factories import make_filled, make_queue, orders, planned, with_sidelined
 from tests.storages import ONLY_POSTGRESQL
-from tests.waiting import all_at_once, look_at_once, until
+from tests.waiting import PATIENCE, all_at_once, look_at_once, until
 
-PATIENCE = 60.0
 START = Offset("reader", 0)
 
 

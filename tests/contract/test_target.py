@@ -14,9 +14,9 @@ from queue_core import ConsumerPool, ConsumerTarget, Pressure, Store, SuspendRea
 from queue_core.catalog.holder_tables import tickets
 from queue_core.errors import BadOption, BadSelector, ConsumerFenced, NoSuchQueue, QueueTaken
 from queue_core.pool import target
-from tests.contract.pools import PATIENCE, Recorder
+from tests.contract.pools import Recorder
 from tests.factories import drop, load_singly, make_queue, numbers_of, orders
-from tests.waiting import all_at_once, until
+from tests.waiting import PATIENCE, all_at_once, until
 
 pytestmark = pytest.mark.usefixtures("patient")
 

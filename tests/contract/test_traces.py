@@ -10,9 +10,8 @@ from queue_core import ConsumerPool, IgnisError, Store, batch_handler
 from queue_core.catalog import record_tables
 from queue_core.catalog.records import traces
 from queue_core.upkeep.tasks.purge import purge
-from tests.contract.pools import PATIENCE
 from tests.factories import drop, make_filled, sideline_traced
-from tests.waiting import all_at_once
+from tests.waiting import PATIENCE, all_at_once
 
 pytestmark = pytest.mark.each_catalog
 

@@ -4,8 +4,8 @@ import pytest
 
 from queue_core import ConsumerPool, batch_handler
 from queue_core.errors import BadOption, BadOutcome
-from tests.contract.pools import PATIENCE
 from tests.factories import make_queue, numbers_of, orders
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture

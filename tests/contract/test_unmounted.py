@@ -10,10 +10,10 @@ from queue_core import ConsumerPool
 from queue_core.errors import CatalogUnavailable, DamagedCatalog, StorageUnavailable
 from queue_core.pool import browsing, outage, worker
 from queue_core.queue import opened
-from tests.contract.pools import PATIENCE, Recorder
+from tests.contract.pools import Recorder
 from tests.factories import make_filled, numbers_of, orders
 from tests.storages import mount_again, mount_away
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 
 @pytest.fixture(autouse=True)

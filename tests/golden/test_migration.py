@@ -20,10 +20,10 @@ from queue_core.upkeep.leader.lease import LeaseLeader
 from queue_core.values.address import Address
 from tests.books import audit
 from tests.children import Child
-from tests.contract.pools import PATIENCE
 from tests.factories import make_queue, orders
 from tests.golden.make import described, fill, folder_of, go_on
 from tests.golden.next_format import NEXT, format_of, install, next_version, notes, schema_of
+from tests.waiting import PATIENCE
 
 PROCESSES = 6
 #: How statements begin that change a catalog.
