@@ -21,6 +21,7 @@ from queue_core.segments import stager
 from queue_core.support import faults
 from queue_core.values.address import Address
 from tests import memory, servers, statements, unsynced
+from tests.tree import ROOT
 from tests.waiting import until
 from tests.warm_python import warm_python
 from tests.zookeeper import ZooKeeper
@@ -28,7 +29,6 @@ from tests.zookeeper import ZooKeeper
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).parent.parent
 TESTS = ROOT / "tests"
 #: Folders about whole histories. The gate runs their cases on each catalog, as those of a file that
 #: is marked `each_catalog`.

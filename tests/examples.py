@@ -3,10 +3,10 @@
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+from tests.tree import ROOT
+
 #: The folder of the examples, in the place of which each test has its own.
 FOLDER = "/tmp/shop"
 #: The database of the examples, in the place of which each test has its own.

@@ -15,8 +15,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from queue_core.values.address import Address
+from tests.tree import ROOT
 
-ROOT = Path(__file__).parents[2]
 #: The address that the tests use, so that its name is an allowed one.
 ORIGIN = "http://localhost:8413"
 

@@ -2,9 +2,9 @@
 
 import re
 import tomllib
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.tree import ROOT
+
 CORE = ROOT / "queue_core"
 PAGE = ROOT.joinpath("docs/architecture.md").read_text()
 #: The rooms of the core, each with one line: ``selection/`` or ``queue.py``.

@@ -14,9 +14,10 @@ from queue_core.catalog.format import FORMAT
 from queue_core.catalog.tables import id_map, segments
 from queue_core.segments import stager
 from scripts import catalog_page
-from tests.docs.test_examples import ROOT, example
+from tests.docs.test_examples import example
 from tests.factories import load_singly, make_queue, numbers_of, orders
 from tests.golden.make import folder_of
+from tests.tree import ROOT
 
 READER = ROOT / "examples/plain_reader.py"
 reader = example("plain_reader")

@@ -1,11 +1,11 @@
 """The comparison with other queues is complete and fair, and each of its notes is used."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.tree import ROOT
+
 PAGE = ROOT.joinpath("docs/comparison.md").read_text()
 PEERS = ["Kafka", "RabbitMQ", "SQS", "NATS", "PgQue", "Queen", "Zerobus", "River", "Oban"]
 MARKS = {*"✓◐✗?", "\N{EN DASH}"}

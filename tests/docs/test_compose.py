@@ -20,8 +20,8 @@ import yaml
 from queue_core import Store
 from scripts.cli_page import every_command
 from tests.servers import object_store
+from tests.tree import ROOT
 
-ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples/compose"
 COMPOSE = yaml.safe_load(FOLDER.joinpath("compose.yaml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]

@@ -10,6 +10,7 @@ from enum import Enum
 
 from queue_core import errors
 from scripts import docstrings
+from tests.tree import PUBLIC_MODULES
 
 #: Users are given these, and do not construct them.
 GIVEN = {
@@ -28,13 +29,12 @@ GIVEN = {
     "TracedStep",
 }
 ERRORS = {name for name, kind in vars(errors).items() if inspect.isclass(kind)}
-PACKAGES = ("queue_core", "queue_core.testing", "pyspark_ignis")
 
 
 def public():
     """Each public object, once, with its name."""
     found = {}
-    for package in PACKAGES:
+    for package in PUBLIC_MODULES:
         module = importlib.import_module(package)
         for name in module.__all__:
             thing = getattr(module, name)
@@ -60,7 +60,7 @@ def functions():
 
 def inherited(cls, member):
     """Whether a class of another package describes the method."""
-    foreign = [base for base in cls.__mro__ if not base.__module__.startswith(PACKAGES)]
+    foreign = [base for base in cls.__mro__ if not base.__module__.startswith(PUBLIC_MODULES)]
     return any(member in vars(base) for base in foreign)
 
 

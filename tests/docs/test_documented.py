@@ -8,7 +8,6 @@ import inspect
 import json
 import re
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 from typer.main import get_command
@@ -23,9 +22,8 @@ from queue_core.values.settings import QueueSettings
 from queue_core.values.views import VIEWS
 from queue_core.watching.metric import METRICS
 from scripts import api_page
+from tests.tree import PUBLIC_MODULES, ROOT
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = ("queue_core", "queue_core.testing", "pyspark_ignis")
 #: What is told to users today; the changelog and the decisions tell of the past.
 PAGES = {
     page: page.read_text()
@@ -77,7 +75,7 @@ def metrics() -> set[str]:
 
 
 def names() -> set[str]:
-    return {name for package in PACKAGES for name in importlib.import_module(package).__all__}
+    return {name for package in PUBLIC_MODULES for name in importlib.import_module(package).__all__}
 
 
 def error_names() -> set[str]:
@@ -136,7 +134,7 @@ def test_each_public_name_is_on_one_page_and_in_the_list_of_all():
         package: [
             name for each in api_page.PARTS if each.package == package for name in each.names()
         ]
-        for package in PACKAGES
+        for package in PUBLIC_MODULES
     }
     for package, placed in places.items():
         assert sorted(placed) == sorted(importlib.import_module(package).__all__), package

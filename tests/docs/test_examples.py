@@ -7,15 +7,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 
 import pyarrow as pa
 import pytest
 
 from queue_core import Store
+from tests.tree import ROOT
 
-ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 SITE = {
     "/": '<title>Home</title><a href="/a">a</a><a href="b">b</a>',

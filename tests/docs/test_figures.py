@@ -6,7 +6,7 @@ import re
 import pytest
 
 from benchmarks.pages import COMMANDS
-from tests.examples import ROOT
+from tests.tree import ROOT
 
 
 @pytest.mark.parametrize("page", ["performance", "scale"])

@@ -16,13 +16,10 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from tests.tree import PACKAGES, ROOT
+
 pytestmark = pytest.mark.nightly
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = (
-    *("queue_core", "ignis_source", "ignis_sink"),
-    *("ignis_cli", "ignis_console", "ignis_airflow", "pyspark_ignis"),
-)
 PROJECT = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text())["project"]
 #: Runs the examples of the README.
 RUN = """

@@ -15,17 +15,8 @@ import pytest
 from packaging.requirements import Requirement
 
 from queue_core.selection.request import FireRequest
+from tests.tree import PACKAGES, ROOT
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = (
-    "queue_core",
-    "ignis_source",
-    "ignis_sink",
-    "ignis_cli",
-    "ignis_console",
-    "ignis_airflow",
-    "pyspark_ignis",
-)
 #: Libraries that no import loads. Pandas takes a third of a second; some calls of Arrow load it.
 NEVER = {"boto3", "kazoo", "moto", "pandas"}
 #: Modules that a streaming query does not wait for when it starts.

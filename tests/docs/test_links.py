@@ -1,9 +1,9 @@
 """The targets of all links exist."""
 
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.tree import ROOT
+
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 #: What the demo, the benchmarks and builds write is not of the project.
 WRITTEN = {"out", "build", "dist"}

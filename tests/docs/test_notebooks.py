@@ -7,7 +7,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-ROOT = Path(__file__).parents[2]
+from tests.tree import ROOT
+
 NOTEBOOKS = sorted(ROOT.joinpath("notebooks").glob("*.ipynb"))
 
 #: What must be so when a notebook has run, said in its own words.

@@ -8,7 +8,8 @@ import warnings
 
 import pytest
 
-from tests.examples import ROOT, blocks
+from tests.examples import blocks
+from tests.tree import ROOT
 
 PAGES = sorted(
     str(page.relative_to(ROOT))

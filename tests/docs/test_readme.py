@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 
 from ignis_cli.app import app
 from tests.conftest import spark_group
-from tests.examples import CONNECT, DATABASE, FOLDER, ROOT, blocks, execute, files
+from tests.examples import CONNECT, DATABASE, FOLDER, blocks, execute, files
+from tests.tree import ROOT
 
 #: The pages with examples in Python; those that need jars are in tests/connectors.
 PAGES = sorted(

@@ -14,8 +14,8 @@ from typer.main import get_command
 from ignis_cli.app import app
 from queue_core import __version__
 from scripts import release_notes
+from tests.tree import ROOT
 
-ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted(ROOT.glob(".github/workflows/*.yml"))
 RELEASE = ROOT / ".github/workflows/release.yml"
 FORMS = sorted(ROOT.glob(".github/ISSUE_TEMPLATE/*.yml"))

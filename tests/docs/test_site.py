@@ -5,7 +5,6 @@ import re
 import subprocess
 import tomllib
 from dataclasses import fields
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,8 +12,8 @@ import yaml
 
 from queue_core.values.settings import QueueSettings
 from scripts import llms_page, site_pages
+from tests.tree import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 #: Pages that the site makes, and where those outside of docs/ are.
 MADE = {"index.md", "notebooks.md", "decisions/index.md", "how-to/index.md", *site_pages.OUTSIDE}

@@ -4,11 +4,11 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.tree import ROOT
+
 #: Runs a query, and runs it again with its checkpoint while it fails, as it may on a busy machine.
 QUERY = """
 import sys

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.tree import ROOT
 
 #: A name that is added here is promised to users; one that is removed needs a word in CHANGELOG.md.
 SURFACE = {

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.tree import ROOT
+
 #: Terms of the documents, and the page that explains each of them.
 TERMS = {
     "magazine": "README.md",

@@ -5,14 +5,9 @@ from functools import cache
 from pathlib import Path
 
 from tests.mutants.mutants import MUTANTS
+from tests.tree import PACKAGES, ROOT
 
-ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "tests/unit"
-#: Packages besides the core; their tests are in folders of their names.
-OTHERS = (
-    *("ignis_airflow", "ignis_cli", "ignis_console", "ignis_sink", "ignis_source"),
-    "pyspark_ignis",
-)
 #: What a pure module does not import, not even through other modules.
 IMPURE = {"airflow", "kazoo", "pyspark", "sqlalchemy"}
 STORAGE = "queue_core.segments.storage"
@@ -49,7 +44,7 @@ def module_of(file: Path) -> str:
 
 MODULES = {
     module_of(file): file
-    for package in ("queue_core", *OTHERS)
+    for package in PACKAGES
     for file in ROOT.joinpath(package).rglob("*.py")
     if file.stem != "__init__"
 }

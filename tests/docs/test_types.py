@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from queue_core import batch_handler
 from queue_core.testing import handle, temporary_store
-from tests.examples import ROOT
+from tests.tree import ROOT
 
 PAGE = ROOT / "docs/types.md"
 NOON = dt.datetime(2024, 2, 29, 12, 0, 0, 123456)

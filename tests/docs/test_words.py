@@ -2,14 +2,13 @@
 
 import re
 from collections import Counter
-from pathlib import Path
 
 from queue_core.catalog import tables
 from queue_core.values.model import Magazine, State
 from queue_core.values.outcomes import OUTCOMES
 from queue_core.values.views import SHARDS, VIEWS
+from tests.tree import ROOT
 
-ROOT = Path(__file__).parents[2]
 #: The words of each row of a table, and their meaning.
 ROWS = re.findall(
     r"^\| (\*\*.+?\*\*) \| (.+) \|$", ROOT.joinpath("docs/words.md").read_text(), re.MULTILINE

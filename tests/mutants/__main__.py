@@ -12,22 +12,10 @@ import time
 from pathlib import Path
 
 from tests.mutants.mutants import MUTANTS, Mutant
+from tests.tree import PACKAGES, ROOT
 
-ROOT = Path(__file__).parent.parent.parent
 #: What a copy of the tree needs.
-COPIED = (
-    "queue_core",
-    "ignis_source",
-    "ignis_sink",
-    "ignis_cli",
-    "ignis_console",
-    "ignis_airflow",
-    "pyspark_ignis",
-    "tests",
-    "benchmarks",
-    "docs",
-    "pyproject.toml",
-)
+COPIED = (*PACKAGES, "tests", "benchmarks", "docs", "pyproject.toml")
 #: Seconds for each finder; a mutant that hangs is found.
 PATIENCE = 600.0
 #: How a line of the table looks: the mutant, what found it, after how many seconds.

@@ -3,8 +3,8 @@
 import ast
 import re
 
-from tests.conftest import ROOT
 from tests.mutants.mutants import MUTANTS
+from tests.tree import ROOT
 
 
 def test_they_have_different_names():

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.ports import lasting_port
+from tests.tree import ROOT
 from tests.waiting import PATIENCE, until
 
-ROOT = Path(__file__).parents[2]
 AIRFLOW = Path(sys.executable).with_name("airflow")
 COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
 

@@ -14,10 +14,10 @@ import pytest
 
 from queue_core import Store
 from tests.examples import files
+from tests.tree import ROOT
 from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.orchestrator, pytest.mark.timeout(600)]
-ROOT = Path(__file__).parents[2]
 PAGE = "docs/how-to/dagster.md"
 
 

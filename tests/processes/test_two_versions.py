@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 from queue_core import ConsumerPool, Store
+from tests.tree import ROOT
 
-ROOT = Path(__file__).parents[2]
 #: The code when the tables of format 3 were last changed.
 OLDER = "6618b2fe4951883d2c441866a070c3e3a09cc97c"
 #: Prints the format, the tables and their indexes.

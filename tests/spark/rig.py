@@ -18,11 +18,11 @@ from pyspark.sql.streaming import StreamingQuery
 
 from queue_core import Queue, Store
 from tests.factories import make_filled, numbers_of
+from tests.tree import ROOT
 
 #: Long enough for any query of a test, on a busy machine.
 PATIENCE = 90.0
 
-ROOT = Path(__file__).parents[2]
 AVAILABLE_NOW = {"availableNow": True}
 
 

@@ -15,8 +15,7 @@ from pyspark_ignis.query_plan import consumer_of
 from queue_core import Store
 from tests.spark.consuming import Declined, Journal, left_in, make_cases
 from tests.spark.rig import AVAILABLE_NOW, counts, finish
-
-ROOT = Path(__file__).parents[2]
+from tests.tree import ROOT
 
 
 def noting(journal):

@@ -15,7 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-ROOT = Path(__file__).parents[3]
+from tests.tree import ROOT
+
 #: Seconds that anything may take which is sure to happen.
 PATIENCE = 600.0
 #: How the command of a Python worker ends, and of the daemon that it was forked from.

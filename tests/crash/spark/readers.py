@@ -29,9 +29,10 @@ from queue_core.errors import QueueExists
 from tests.books import audit
 from tests.crash.spark.copied import altered
 from tests.crash.spark.driver import session
-from tests.crash.spark.lives import ROOT, Work
+from tests.crash.spark.lives import Work
 from tests.crash.spark.scene import SCHEMA, numbered
 from tests.referee import Counts
+from tests.tree import ROOT
 
 SELECTOR = "number % 3 <> 0"
 #: The subscriptions, and the name under which the log is read.

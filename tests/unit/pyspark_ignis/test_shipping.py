@@ -3,7 +3,6 @@
 import importlib
 import sys
 import tomllib
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -11,8 +10,8 @@ from pyspark import cloudpickle
 
 import queue_core
 from pyspark_ignis.shipping import OLDEST_PYARROW, check_arrivals, checked
+from tests.tree import ROOT
 
-ROOT = Path(__file__).parents[3]
 VERSION = queue_core.__version__
 
 

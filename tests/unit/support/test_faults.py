@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from queue_core.support import faults
+from tests.tree import ROOT
 from tests.waiting import PATIENCE
 
-ROOT = Path(__file__).parents[3]
 PASSED = re.compile(r"faults\.point\(\s*\"([a-z_.]+)\"")
 TRANSACTED = re.compile(r"\b(?:transact|Rounds)\(\s*catalog,\s*\"([a-z_]+)\"")
 
