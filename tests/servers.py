@@ -21,7 +21,10 @@ import sqlalchemy as sa
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity.identity import NewStore
 from queue_core.segments.storage import Storage
+from queue_core.values.address import Address
 
+#: The catalogs that campaigns are run on.
+CATALOGS = ("sqlite", "postgresql")
 #: Room for the many processes of the tests that run at once.
 _SETTINGS = """
 max_connections = 400
@@ -157,6 +160,17 @@ def postgres(settings: str = "") -> Iterator[Postgres]:
         running.close()
         server.cleanup()
         shutil.rmtree(root, ignore_errors=True)
+
+
+@contextmanager
+def address_in(folder: str | Path, catalog: str) -> Iterator[Address]:
+    """The address of a new store in a folder, with its catalog there or on a server of its own."""
+    path = Path(folder) / "store"
+    if catalog == "sqlite":
+        yield Address.of(path)
+        return
+    with postgres() as server, server.database() as url:
+        yield Address(url, str(path))
 
 
 class ObjectStore:

@@ -9,31 +9,30 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from queue_core import Store
-from queue_core.values.address import Address
 from tests import servers
 from tests.kills.killing import WORKS, kill, prepare
-
-CATALOGS = ("sqlite", "postgresql")
 
 
 def main() -> int:
     """Kill, and print a line for each catalog and each kind of work."""
     parser = argparse.ArgumentParser(prog="python -m tests.kills", description=__doc__)
     parser.add_argument("--kills", type=int, default=1000, help="of each kind, on each catalog")
-    parser.add_argument("--catalog", choices=CATALOGS, action="append")
+    parser.add_argument("--catalog", choices=servers.CATALOGS, action="append")
     parser.add_argument("--work", choices=sorted(WORKS), action="append")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    for catalog in given.catalog or CATALOGS:
+    for catalog in given.catalog or servers.CATALOGS:
         for name in given.work or sorted(WORKS):
-            with _store(catalog) as (store, folder):
+            with (
+                tempfile.TemporaryDirectory(prefix="ignis-kills-") as folder,
+                servers.address_in(folder, catalog) as address,
+                Store(address) as store,
+            ):
                 prepare(store)
-                found = kill(store, name, folder, given.kills, given.seed)
+                found = kill(store, name, Path(folder), given.kills, given.seed)
                 doing = ", ".join(f"{n} {what}" for what, n in sorted(found.doing.items()))
                 print(
                     f"{catalog}, {name}: {given.kills} kills ({doing}); {found.sold} rows with "
@@ -41,22 +40,6 @@ def main() -> int:
                     flush=True,
                 )
     return 0
-
-
-@contextmanager
-def _store(catalog: str) -> Iterator[tuple[Store, Path]]:
-    with tempfile.TemporaryDirectory(prefix="ignis-kills-") as made:
-        folder = Path(made)
-        if catalog == "sqlite":
-            with Store(Address.of(folder / "store")) as store:
-                yield store, folder
-            return
-        with (
-            servers.postgres() as server,
-            server.database() as url,
-            Store(Address(url, str(folder / "store"))) as store,
-        ):
-            yield store, folder
 
 
 if __name__ == "__main__":

@@ -15,14 +15,11 @@ import faulthandler
 import json
 import logging
 import random
-import shutil
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy as sa
@@ -162,19 +159,6 @@ class Sales:
         return wrong
 
 
-@contextmanager
-def opened(catalog: str) -> Iterator[Store]:
-    """A new store, gone at the end."""
-    folder = Path(tempfile.mkdtemp(prefix="ignis-limits-"))
-    with ExitStack() as stack:
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        where = {"path": str(folder / "store")}
-        if catalog == "postgresql":
-            server = stack.enter_context(servers.postgres())
-            where = {"catalog": stack.enter_context(server.database()), "storage": where["path"]}
-        yield stack.enter_context(Store.open(**where))
-
-
 def main() -> int:
     """Run the campaign of the command line; return 0 if every promise was kept."""
     faulthandler.enable()
@@ -183,12 +167,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[1])
     parser.add_argument("--timeouts", type=int, default=500)
     parser.add_argument("--stops", type=int, default=50)
-    parser.add_argument("--catalog", choices=("sqlite", "postgresql"), default="sqlite")
+    parser.add_argument("--catalog", choices=servers.CATALOGS, default="sqlite")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     asked = parser.parse_args()
     print(f"{asked.catalog}, seed {asked.seed}", flush=True)
     began = time.monotonic()
-    with opened(asked.catalog) as store:
+    with (
+        tempfile.TemporaryDirectory(prefix="ignis-limits-", ignore_cleanup_errors=True) as folder,
+        servers.address_in(folder, asked.catalog) as address,
+        Store(address) as store,
+    ):
         figures, wrong = Sales(store, asked.seed).run(asked.timeouts, asked.stops)
     for text in wrong:
         print(text)

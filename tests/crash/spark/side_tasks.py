@@ -16,7 +16,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -36,7 +35,6 @@ from tests.dump import backdate
 from tests.factories import make_queue, orders
 
 QUEUES = ("orders", "bills")
-CATALOGS = ("sqlite", "postgres")
 #: Where a driver or a worker dies, besides random moments.
 POINTS = (
     "task.before_claim", "task.claimed", "task.done", "sweep.before_commit", "sweep.committed",
@@ -200,25 +198,18 @@ def campaign(kills: int, seed: int, catalogs: Sequence[str]) -> int:
     for catalog in catalogs:
         chance = random.Random(seed)
         folder = Path(tempfile.mkdtemp(prefix=f"side-tasks-{catalog}-"))
-        server = nullcontext() if catalog == "sqlite" else servers.postgres()
-        with server as running:
-            database = nullcontext(None) if running is None else running.database()
-            with database as url:
-                store = folder / "store"
-                address = Address.of(store) if url is None else Address(url, str(store))
-                Store(address).close()
-                scene = TaskScene(folder, address)
-                began = time.monotonic()
-                for number in range(kills):
-                    point = chance.choice([*POINTS, None, None, None])
-                    how = die(scene, chance, point, chance.choice(["driver", "worker"]))
-                    print(f"{catalog} {number + 1}/{kills}: {how}", flush=True)
-                wrong = finish(scene)
-                seconds = time.monotonic() - began
-                print(
-                    f"{catalog}: {kills} kills in {seconds:.0f} s: {scene.loaded}", *wrong, sep="\n"
-                )
-                failed += bool(wrong)
+        with servers.address_in(folder, catalog) as address:
+            Store(address).close()
+            scene = TaskScene(folder, address)
+            began = time.monotonic()
+            for number in range(kills):
+                point = chance.choice([*POINTS, None, None, None])
+                how = die(scene, chance, point, chance.choice(["driver", "worker"]))
+                print(f"{catalog} {number + 1}/{kills}: {how}", flush=True)
+            wrong = finish(scene)
+            seconds = time.monotonic() - began
+            print(f"{catalog}: {kills} kills in {seconds:.0f} s: {scene.loaded}", *wrong, sep="\n")
+            failed += bool(wrong)
     return int(failed > 0)
 
 
@@ -228,7 +219,7 @@ if __name__ == "__main__":
         parser.add_argument("--campaign", action="store_true")
         parser.add_argument("--kills", type=int, default=50)
         parser.add_argument("--seed", type=int, default=7)
-        parser.add_argument("--catalog", choices=CATALOGS, action="append")
+        parser.add_argument("--catalog", choices=servers.CATALOGS, action="append")
         asked = parser.parse_args()
-        sys.exit(campaign(asked.kills, asked.seed, asked.catalog or CATALOGS))
+        sys.exit(campaign(asked.kills, asked.seed, asked.catalog or servers.CATALOGS))
     main(sys.argv[1])
