@@ -16,6 +16,7 @@ from queue_core.segments.reader import read_table
 from queue_core.upkeep.tasks import trim
 from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.verbs.acknowledge import acknowledge
+from tests import factories
 from tests.books import audit, in_order
 from tests.clocks import make_due
 from tests.damages import spoil_files
@@ -34,12 +35,8 @@ def reader(store, topic):
 
 
 def drained(queue, most=7):
-    """The numbers of all messages, which are deleted, in their order."""
-    found = []
-    while (fired := queue.fire(most, timeout=0)).messages.num_rows:
-        found += numbers_of(fired.messages)
-        queue.delete(fired)
-    return sorted(found)
+    """The numbers of all messages, which are deleted, sorted: two shards have no common order."""
+    return sorted(factories.drained(queue, most))
 
 
 def load(topic, first, last):
