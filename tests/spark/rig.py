@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from queue_core import Queue, Store
+from tests.crash.spark import checkpoint
 from tests.factories import make_filled, numbers_of
 from tests.tree import ROOT
 
@@ -105,17 +106,14 @@ class Rig:
         """Which orders are in the queue `copy`, sorted."""
         return sorted(numbers_of(self.store.queue("copy").browse()))
 
-    def log(self, kind: str, checkpoint: str = "checkpoint") -> dict[int, Path]:
+    def log(self, kind: str) -> dict[int, Path]:
         """Spark's own notes in a checkpoint, `offsets` or `commits`: a file for each batch."""
-        folder = self.folder / checkpoint / kind
+        folder = self.folder / "checkpoint" / kind
         return {int(file.name): file for file in folder.iterdir() if file.name.isdecimal()}
 
-    def forget_commit(self, checkpoint: str = "checkpoint") -> None:
+    def forget_commit(self) -> None:
         """Take back Spark's last note that a batch is committed."""
-        commits = self.log("commits", checkpoint)
-        last = commits[max(commits)]
-        last.unlink()
-        last.with_name(f".{last.name}.crc").unlink()
+        assert checkpoint.forget_commit(self.folder / "checkpoint"), "Spark has noted none"
 
     def _load(self, reader: Any) -> DataFrame:
         return reader.options(**self.place).load() if self.place else reader.load(self.path)
