@@ -11,10 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from starlette.testclient import TestClient
 
-from queue_core.values.address import Address
 from tests.tree import ROOT
 
 #: The address that the tests use, so that its name is an allowed one.
@@ -42,17 +40,6 @@ def logged(client: TestClient, by: str = "console") -> list[dict[str, Any]]:
 def token(client: TestClient) -> str:
     """The token that a form of this login brings."""
     return client.get("/api/session").json()["csrf"]
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def on_both(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The URL of an empty catalog, once per database; a module takes it as its ``catalog_url``."""
-    if request.param == "sqlite":
-        yield Address.of(tmp_path / "store").catalog
-        return
-    ready = "store" in request.fixturenames
-    with request.getfixturevalue("postgres").database(ready=ready) as url:
-        yield url
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from queue_core import Queue
 from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.verbs.operator import jobs
 from queue_core.verbs.operator.chosen import Chosen
+from tests.conftest import catalog_url  # noqa: F401 - that of the console is on SQLite alone
 from tests.console.clients import log_in, token
-from tests.console.clients import on_both as catalog_url  # noqa: F401 - a fixture
 from tests.dump import backdate
 from tests.factories import load_singly, make_filled, numbers_of
 

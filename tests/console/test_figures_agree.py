@@ -10,7 +10,7 @@ from queue_core.upkeep.tasks.sample import sample
 from queue_core.watching import wording
 from queue_core.watching.prometheus import page
 from tests.command_line import answer, runner
-from tests.console.clients import on_both as catalog_url  # noqa: F401 - a fixture
+from tests.conftest import catalog_url  # noqa: F401 - that of the console is on SQLite alone
 from tests.dump import backdate
 from tests.factories import make_queue, orders
 

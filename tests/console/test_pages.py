@@ -19,8 +19,8 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.record_tables import samples
 from queue_core.upkeep.tasks.sample import sample
 from queue_core.watching.wording import moment
+from tests.conftest import catalog_url  # noqa: F401 - that of the console is on SQLite alone
 from tests.console.clients import ORIGIN, log_in, token
-from tests.console.clients import on_both as catalog_url  # noqa: F401 - a fixture
 from tests.dump import load_earlier
 from tests.factories import make_filled, make_queue, orders, sideline_traced
 from tests.waiting import until

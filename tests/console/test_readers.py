@@ -5,7 +5,7 @@ import re
 import pytest
 
 from queue_core.watching import wording
-from tests.console.clients import on_both as catalog_url  # noqa: F401 - a fixture
+from tests.conftest import catalog_url  # noqa: F401 - that of the console is on SQLite alone
 from tests.dump import age, load_earlier, log_earlier
 from tests.factories import make_queue, orders
 
