@@ -9,7 +9,7 @@ from queue_core.catalog.tables import slices
 from queue_core.errors import BadOption
 from queue_core.segments.reader import read_table
 from tests.books import audit
-from tests.factories import drop, make_queue, numbers_of, orders
+from tests.factories import aside, drop, make_queue, numbers_of, orders
 
 START = Offset("reader", 0)
 
@@ -122,7 +122,7 @@ def test_what_a_sink_left_without_an_outcome_is_not_deleted_with_later_batches(
     assert rows(changed, end, following) == [100, 101]
     changed.acknowledge(following)
 
-    assert sorted(numbers_of(red.browse(magazine="sideline"))) == [0, 1, 2]
+    assert aside(red) == [0, 1, 2]
     assert red.metadata().column("deleted").to_pylist()[0] == 2
     audit(filled)
 

@@ -12,7 +12,7 @@ from sqlalchemy.exc import StatementError
 from queue_core import ConsumerPool, ConsumerTarget, Invalid, Store
 from queue_core.values.histogram import Measured
 from tests.books import leftover_files
-from tests.factories import make_filled, make_queue, orders
+from tests.factories import main, make_filled, make_queue, orders
 from tests.forks import in_a_fork
 from tests.storages import ONLY_POSTGRESQL, ONLY_SQLITE
 from tests.waiting import PATIENCE, until
@@ -23,10 +23,6 @@ pytestmark = [
 ]
 
 REFUSED = "spawn or forkserver"
-
-
-def numbers_of(queue):
-    return sorted(queue.browse().column("number").to_pylist())
 
 
 @pytest.fixture
@@ -65,9 +61,9 @@ def test_a_child_is_refused_before_anything_is_written(store, address, in_use):
             in_a_fork(work)
 
     assert leftover_files(store) == set()
-    assert numbers_of(queue) == [0, 1]
+    assert main(queue) == [0, 1]
     queue.load(orders(1, first=2))
-    assert numbers_of(queue) == [0, 1, 2]
+    assert main(queue) == [0, 1, 2]
 
 
 def test_the_children_of_a_child_that_may_use_the_store(store):
@@ -80,7 +76,7 @@ def test_the_children_of_a_child_that_may_use_the_store(store):
 
     assert in_a_fork(work) == 1
     queue.load(orders(1, first=3))
-    assert numbers_of(queue) == [0, 1, 2, 3]
+    assert main(queue) == [0, 1, 2, 3]
 
 
 @ONLY_POSTGRESQL
@@ -90,7 +86,7 @@ def test_a_child_on_postgresql_may_always_use_the_store(store, address, in_use):
     in_a_fork(lambda: len(queue.load(orders(1))))
     in_a_fork(lambda: len(Store(address).queue("orders").load(orders(1, first=1))))
 
-    assert numbers_of(queue) == [0, 1]
+    assert main(queue) == [0, 1]
 
 
 def test_a_child_may_use_another_store(store, in_use, tmp_path):
@@ -121,7 +117,7 @@ def test_a_handler_of_a_pool_that_forks(store, address):
         pool.drain()
 
     assert said == [True, True]
-    assert numbers_of(copied) == ([0, 1] if store.catalog.file is None else [])
+    assert main(copied) == ([0, 1] if store.catalog.file is None else [])
 
 
 @ONLY_POSTGRESQL
@@ -217,7 +213,7 @@ def test_a_child_leaves_the_transaction_of_its_parent_alone(store, how):
     with store.catalog.read() as connection:
         assert connection.exec_driver_sql("SELECT number FROM mine").scalar() == 1
     queue.load(orders(1))
-    assert numbers_of(queue) == [0]
+    assert main(queue) == [0]
 
 
 def test_a_fork_keeps_the_store_of_the_parent_usable(store):
@@ -229,7 +225,7 @@ def test_a_fork_keeps_the_store_of_the_parent_usable(store):
             os._exit(0)
         os.waitpid(child, 0)
 
-    assert numbers_of(queue) == [0, 1, 2]
+    assert main(queue) == [0, 1, 2]
 
 
 def test_a_child_measures_although_another_thread_did_at_the_fork(store):

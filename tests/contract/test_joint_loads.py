@@ -15,7 +15,7 @@ from queue_core.errors import CatalogUnavailable, QueueDeactivated, QueueFull
 from queue_core.support.faults import InjectedFault, arm
 from queue_core.waiting.joint_load import JOINED_BYTES, JointLoads, commit_load
 from tests.contract.callers import Seller
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import main, make_queue, numbers_of, orders
 from tests.waiting import PATIENCE, all_at_once, until, waiting_loads
 
 pytestmark = pytest.mark.each_catalog
@@ -180,7 +180,7 @@ def test_a_deactivated_queue_is_no_reason_to_refuse_loads_into_others(tmp_path):
 
         kinds = [type(result) for result in results]
         assert kinds == [pa.Int64Array, pa.Int64Array, QueueDeactivated, pa.Int64Array]
-        assert sorted(numbers_of(queue.browse())) == [0, 1, 3]
+        assert main(queue) == [0, 1, 3]
         assert store.admin.fsck(deep=True).num_rows == 0
 
 
@@ -199,7 +199,7 @@ def test_new_settings_of_a_queue_repeat_no_load_into_another_one(tmp_path):
 
         kinds = [type(result) for result in results]
         assert kinds == [pa.Int64Array, pa.Int64Array, QueueDeactivated, pa.Int64Array]
-        assert sorted(numbers_of(queue.browse())) == [0, 1]
+        assert main(queue) == [0, 1]
         assert numbers_of(changed.browse()) == [3]
 
 
@@ -257,7 +257,7 @@ def test_a_joint_load_that_dies_has_happened_for_all_or_for_none(store, point, l
     kinds = sorted((type(result) for result in results[1:]), key=str)
     assert kinds == [CatalogUnavailable, CatalogUnavailable, InjectedFault]
     assert all(error.outcome_unknown for error in results[1:] if type(error) is CatalogUnavailable)
-    assert sorted(numbers_of(queue.browse())) == list(range(loaded))
+    assert main(queue) == list(range(loaded))
     assert store.admin.fsck(deep=True).num_rows == 0
     queue.load(orders(1, 9))
 
@@ -297,7 +297,7 @@ def test_the_handler_of_a_signal_may_load_while_the_main_thread_loads(store):
     finally:
         signal.signal(signal.SIGUSR1, before)
 
-    assert sorted(numbers_of(queue.browse())) == [0, 1]
+    assert main(queue) == [0, 1]
 
 
 def test_a_child_process_waits_for_no_thread_of_its_parent(store):
@@ -308,7 +308,7 @@ def test_a_child_process_waits_for_no_thread_of_its_parent(store):
             queue.load(orders(1, 1))
 
     at_once(store, loading(queue, 0), then=in_child)
-    assert sorted(numbers_of(queue.browse())) == [0, 1]
+    assert main(queue) == [0, 1]
 
 
 def test_the_first_threads_of_a_child_process_wait_for_no_thread_of_its_parent(store):
@@ -334,4 +334,4 @@ def test_the_first_threads_of_a_child_process_wait_for_no_thread_of_its_parent(s
     at_once(store, loading(queue, 0), then=in_child)
     overtaking[0].join(PATIENCE)
     assert overtaking[1] is False
-    assert sorted(numbers_of(queue.browse())) == [0, 1, 2]
+    assert main(queue) == [0, 1, 2]

@@ -19,7 +19,7 @@ from queue_core.waiting.publish import Routed, RoutedLoad
 from queue_core.waiting.smart.load import SmartLoad
 from tests.books import leftover_files
 from tests.dump import dump
-from tests.factories import make_queue, make_staged, numbers_of, orders
+from tests.factories import main, make_queue, make_staged, orders
 from tests.waiting import PATIENCE, Caller, until, waits
 
 pytestmark = pytest.mark.each_catalog
@@ -30,16 +30,12 @@ def two(store):
     return make_queue(store, "a", shards=2), make_queue(store, "b")
 
 
-def left(queue):
-    return sorted(numbers_of(queue.browse()))
-
-
 def test_each_queue_gets_its_rows_and_the_ids_are_theirs(store, two):
     ids = store.load({"b": orders(2, 5), "a": [{"number": 1}]})
 
     assert {name: len(found) for name, found in ids.items()} == {"b": 2, "a": 1}
     a, b = two
-    assert (left(a), left(b)) == ([1], [5, 6])
+    assert (main(a), main(b)) == ([1], [5, 6])
     assert b.choose(ids["b"][:1]).rows().column("number").to_pylist() == [5]
     assert store.load({"a": [], "b": []})["a"].to_pylist() == []
 
@@ -50,7 +46,7 @@ def test_queues_that_are_given_one_iterator_all_get_its_rows(store, two):
     ids = store.load(dict.fromkeys(("a", "b"), rows))
 
     assert [len(found) for found in ids.values()] == [3, 3]
-    assert [left(queue) for queue in two] == [[0, 1, 2]] * 2
+    assert [main(queue) for queue in two] == [[0, 1, 2]] * 2
 
 
 def test_one_transaction_that_fails_changes_no_queue(store, two, monkeypatch):
@@ -102,10 +98,10 @@ def test_a_full_queue_keeps_the_load_waiting_and_the_others_empty(store, two):
     loader = threading.Thread(target=store.load, args=({"a": orders(1), "b": orders(1, 9)},))
     loader.start()
     time.sleep(0.3)
-    assert left(a) == []
+    assert main(a) == []
     b.delete(b.fire(1))
     loader.join(60)
-    assert (left(a), left(b)) == ([0], [1, 9])
+    assert (main(a), main(b)) == ([0], [1, 9])
 
 
 def test_a_load_whose_files_are_gone_when_there_is_room_writes_them_again(store, two, monkeypatch):
@@ -119,7 +115,7 @@ def test_a_load_whose_files_are_gone_when_there_is_room_writes_them_again(store,
     assert len(store.admin.vacuum(grace=0)) == 2
     b.delete(b.fire(1))
     loader.done()
-    assert (left(a), left(b)) == ([0], [9])
+    assert (main(a), main(b)) == ([0], [9])
 
 
 def test_a_load_whose_files_are_gone_keeps_its_place_in_line(store, two, monkeypatch):
@@ -134,7 +130,7 @@ def test_a_load_whose_files_are_gone_keeps_its_place_in_line(store, two, monkeyp
     assert len(store.admin.vacuum(grace=0)) == 3
     for number in (9, 5):
         b.delete(b.fire(1))
-        until(lambda number=number: left(b) == [number])
+        until(lambda number=number: main(b) == [number])
     loader.done()
     other.done()
 
@@ -182,7 +178,7 @@ def test_policy_and_dedup_decide_within_the_transaction(store, two):
 
     assert ids["latest"].null_count == 1
     assert again["b"].null_count == 2
-    assert (left(two[0]), left(two[1]), left(latest)) == ([1, 1, 2, 2], [1, 2], [2])
+    assert (main(two[0]), main(two[1]), main(latest)) == ([1, 1, 2, 2], [1, 2], [2])
     assert store.admin.fsck().num_rows == 0
 
 
@@ -211,7 +207,7 @@ def test_what_is_decided_waits_for_room_before_it_is_decided_again(store, monkey
     assert counts["load_within"] == 2
     queue.delete(queue.fire(1))
     loader.done()
-    assert (left(queue), left(other)) == ([9], [0])
+    assert (main(queue), main(other)) == ([9], [0])
 
 
 def test_settings_and_columns_that_change_meanwhile(store, two):
@@ -220,7 +216,7 @@ def test_settings_and_columns_that_change_meanwhile(store, two):
         elsewhere.queue("a").admin.add_columns(pa.schema([("note", pa.string())]))
         elsewhere.queue("b").admin.change_settings(dedup=["number"])
     store.load({"a": orders(2), "b": [{"number": 1}, {"number": 1}]})
-    assert (left(two[0]), left(two[1])) == ([0, 1], [1])
+    assert (main(two[0]), main(two[1])) == ([0, 1], [1])
 
 
 def batch_of(number, rows=3):
@@ -239,7 +235,7 @@ def test_a_batch_is_loaded_once_even_into_other_queues(store, two):
     assert not load(two, batch_of(0, 6))
     assert not load([other], batch_of(0, 6))
     assert load([other, two[0]], batch_of(1, 6))
-    assert [len(left(queue)) for queue in (*two, other)] == [6, 3, 3]
+    assert [len(main(queue)) for queue in (*two, other)] == [6, 3, 3]
     assert store.admin.fsck().num_rows == 0
 
 
@@ -259,4 +255,4 @@ def test_threads_load_and_fire_in_both_orders(store, two):
         firing = [threads.submit(fires, queue) for queue in two]
         assert [each.result(120) for each in loading] == [0, 0]
         deleted = [each.result(120) for each in firing]
-    assert [len(left(queue)) + gone for queue, gone in zip(two, deleted, strict=True)] == [40, 40]
+    assert [len(main(queue)) + gone for queue, gone in zip(two, deleted, strict=True)] == [40, 40]

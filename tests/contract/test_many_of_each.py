@@ -17,7 +17,7 @@ from queue_core.values.address import Address
 from tests.books import audit
 from tests.contract.callers import KINDS, Seller
 from tests.contract.pools import Recorder
-from tests.factories import ORDERS, make_filled, make_queue, numbers_of, orders
+from tests.factories import ORDERS, aside, main, make_filled, make_queue, numbers_of, orders
 from tests.waiting import PATIENCE, until
 
 #: Queues of one pool whose columns differ in their number, order and types.
@@ -142,9 +142,9 @@ def test_transactional_calls_of_many_queues_load_many_queues(store, in_batches):
 
     good = sorted([number for number in range(30) if number % 7] * 2)
     for target in targets:
-        assert sorted(numbers_of(target.browse())) == good
+        assert main(target) == good
     for queue in sources:
-        assert sorted(numbers_of(queue.browse(magazine="sideline"))) == [0, 7, 14, 21, 28]
+        assert aside(queue) == [0, 7, 14, 21, 28]
         assert queue.browse().num_rows == 0
 
 
@@ -155,7 +155,7 @@ def test_a_transaction_of_a_caller_concerns_many_queues(store, kind, commits):
     targets = [make_queue(store, f"out-{number}", shards=2, key="customer") for number in range(3)]
     for queue in sources:
         queue.load(orders(30))
-    before = {queue.name: sorted(numbers_of(queue.browse())) for queue in sources + targets}
+    before = {queue.name: main(queue) for queue in sources + targets}
     with Seller(store, kind) as caller, caller.connected() as connection:
         for step in range(3):
             for source in sources:
@@ -167,7 +167,7 @@ def test_a_transaction_of_a_caller_concerns_many_queues(store, kind, commits):
                 outcome(firing)
         (connection.commit if commits else connection.rollback)()
 
-    after = {queue.name: sorted(numbers_of(queue.browse())) for queue in sources + targets}
+    after = {queue.name: main(queue) for queue in sources + targets}
     if not commits:
         assert after == before
         return
@@ -315,7 +315,7 @@ def test_producers_of_the_same_keys_load_each_once(store, address):
     with ThreadPoolExecutor(6) as threads:
         list(threads.map(produce, range(6)))
     for name, numbers in loaded.items():
-        assert sorted(numbers_of(store.queue(name).browse())) == sorted(numbers)
+        assert main(store.queue(name)) == sorted(numbers)
 
 
 def test_a_backup_keeps_what_many_consumers_of_many_queues_hold(store, tmp_path):

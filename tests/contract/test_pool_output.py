@@ -38,7 +38,16 @@ from queue_core.waiting.settled_load import settle_and_load
 from queue_core.waiting.smart.load import TRIES, SmartLoad
 from queue_core.waiting.smart.validate import StaleSnapshot
 from tests.books import audit, leftover_files
-from tests.factories import ORDERS, drop, make_filled, make_queue, make_staged, numbers_of, orders
+from tests.factories import (
+    ORDERS,
+    drop,
+    main,
+    make_filled,
+    make_queue,
+    make_staged,
+    numbers_of,
+    orders,
+)
 from tests.waiting import PATIENCE, Caller, standing, until
 
 RESULTS = pa.schema([("number", pa.int64()), ("text", pa.string())])
@@ -284,7 +293,7 @@ def test_rows_of_messages_that_others_have_got_are_not_loaded(store, queue, resu
         until(lambda: pool.counts.get("lost") == 3)
 
     assert pool.counts == {"deleted": 3, "lost": 3}
-    assert sorted(numbers_of(results.browse())) == [0, 2, 4]
+    assert main(results) == [0, 2, 4]
     queue.delete(firing)
     assert queue.browse().num_rows == 0
     assert store.admin.fsck().to_pylist() == []
@@ -301,7 +310,7 @@ def test_the_settlements_of_many_batches_are_one_load(store, queue, results):
 
     handled(store, handle, concurrency=4)
 
-    assert sorted(numbers_of(results.browse())) == list(range(400))
+    assert main(results) == list(range(400))
     # Not one segment per message, and none of its own for every batch.
     assert len(store.view("slices").filter(pc.field("queue") == "results")) <= 40
 
@@ -372,7 +381,7 @@ def test_the_rules_of_the_output_queue_hold(store, queue, settings):
     counts = handled(store, lambda message: {"number": message["number"] % 10}, batch=7)
 
     assert counts == {"deleted": 30}
-    assert sorted(numbers_of(results.browse())) == list(range(10))
+    assert main(results) == list(range(10))
 
 
 def test_rows_for_which_others_leave_no_time_to_decide_fail_no_message(store, queue, monkeypatch):
@@ -389,7 +398,7 @@ def test_rows_for_which_others_leave_no_time_to_decide_fail_no_message(store, qu
     counts = handled(store, lambda m: {"number": m["number"]}, batch=3, concurrency=1)
 
     assert (counts, left) == ({"deleted": 3}, [])
-    assert sorted(numbers_of(results.browse())) == [0, 1, 2]
+    assert main(results) == [0, 1, 2]
 
 
 def test_a_full_output_queue_is_waited_for(store, queue, monkeypatch, caplog):
@@ -576,7 +585,7 @@ def test_several_queues_share_an_output(store, queue, results):
     counts = handled(store, lambda m: {"number": m["number"]}, of=["orders", "others"], batch=3)
 
     assert counts == {"deleted": 40}
-    assert sorted(numbers_of(results.browse())) == list(range(40))
+    assert main(results) == list(range(40))
 
 
 def test_no_transaction_is_open_during_a_call(store, queue, results):

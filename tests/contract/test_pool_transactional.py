@@ -13,7 +13,7 @@ from queue_core.catalog import dialect
 from queue_core.pool import transactions
 from queue_core.pool.source import AcquiringSource, MessageSource
 from tests.contract.callers import INSERT, sell
-from tests.factories import make_filled, make_queue, numbers_of, orders
+from tests.factories import aside, make_filled, make_queue, numbers_of, orders
 from tests.storages import ONLY_POSTGRESQL
 from tests.waiting import PATIENCE, until
 
@@ -58,7 +58,7 @@ def test_a_handler_that_fails_rolls_its_rows_back(store, queue, caller):
         assert pool.counts == {"deleted": 1, "ignored": 1, "sidelined": 2}
 
     assert caller.sold() == [0]
-    assert sorted(numbers_of(queue.browse(magazine="sideline"))) == [1, 2]
+    assert aside(queue) == [1, 2]
     assert "ValueError: no funds" in reasons(queue)
 
 

@@ -24,6 +24,7 @@ from tests.clocks import make_due
 from tests.factories import (
     ORDERS,
     aside,
+    main,
     make_filled,
     make_queue,
     numbers_of,
@@ -278,7 +279,7 @@ def test_a_retry_waits_for_no_room_and_loads_wait_for_it(store):
     # A shovel by a person keeps the bound. A retry had its room before, and may exceed it.
     assert queue.shovel() == 0
     assert run(store) == 3
-    assert sorted(numbers_of(queue.browse())) == list(range(6))
+    assert main(queue) == list(range(6))
     queue.delete(queue.fire(3))
     with pytest.raises(QueueFull):
         queue.load(orders(1, 6), timeout=0)
@@ -336,7 +337,7 @@ def test_many_due_slices_come_back_in_rounds(store, monkeypatch):
     queue = make_filled(store, 60, each=3, shards=3, key="customer", retry=AT_ONCE)
     queue.sideline(queue.fire("all"))
     assert run(store) == 60
-    assert sorted(numbers_of(queue.browse())) == list(range(60))
+    assert main(queue) == list(range(60))
 
 
 def test_messages_that_others_have_fired_from_the_sideline_are_left_to_them(store):

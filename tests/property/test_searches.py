@@ -17,7 +17,7 @@ from queue_core.values.address import Address
 from queue_core.values.model import HandlingConsumer
 from queue_core.verbs.lose import start_again
 from queue_core.waiting.firing import Firing
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import aside, make_queue, numbers_of, orders
 
 #: Kinds of queues, by what orders their messages.
 KINDS = {
@@ -90,7 +90,7 @@ def test_each_killer_is_sidelined_and_nobody_else(kind, count, killers, pools, d
         search = Search(store, queue, killers)
         run(search, [Pool(f"pool-{number}") for number in range(pools)], data)
 
-        assert sorted(numbers_of(queue.browse(magazine="sideline"))) == sorted(killers)
+        assert aside(queue) == sorted(killers)
         assert set(queue.failures().column("kind").to_pylist()) == {"killed"}
         assert set(search.handled) == set(range(count)) - killers
         assert search.deaths <= len(killers) * (math.log2(count) + 3)

@@ -18,7 +18,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from queue_core import Queue, Store
 from tests.crash.spark import checkpoint
-from tests.factories import make_filled, numbers_of
+from tests.factories import main, make_filled
 from tests.tree import ROOT
 
 #: Long enough for any query of a test, on a busy machine.
@@ -104,7 +104,7 @@ class Rig:
 
     def arrived(self) -> list[int]:
         """Which orders are in the queue `copy`, sorted."""
-        return sorted(numbers_of(self.store.queue("copy").browse()))
+        return main(self.store.queue("copy"))
 
     def log(self, kind: str) -> dict[int, Path]:
         """Spark's own notes in a checkpoint, `offsets` or `commits`: a file for each batch."""

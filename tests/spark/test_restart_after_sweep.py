@@ -4,7 +4,7 @@ import pytest
 
 from queue_core import Store
 from tests.dump import backdate
-from tests.factories import numbers_of, orders
+from tests.factories import main, orders
 from tests.spark.rig import counts, finish
 
 pytestmark = pytest.mark.nightly
@@ -32,7 +32,7 @@ class Target:
             rows = self.rig.spark.read.parquet(self.path).select("number").collect()
             return sorted(row.number for row in rows)
         with Store.open(self.path) as store:
-            return sorted(numbers_of(store.queue("copy").browse()))
+            return main(store.queue("copy"))
 
 
 def two_hours_pass(rig, queue):

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import functions as F
 
 from tests.books import audit, leftover_files
-from tests.factories import numbers_of
+from tests.factories import main
 from tests.spark.rig import PATIENCE, counts, finish
 
 ONCE = {"once": True}
@@ -25,7 +25,7 @@ def test_a_batch_that_runs_again_is_loaded_once(rig):
     finish(rig.sink(stream, "copy", trigger=ONCE))
     copy = rig.store.queue("copy")
     assert counts(copy, "loaded") == [40]
-    assert sorted(numbers_of(copy.browse())) == list(range(40))
+    assert main(copy) == list(range(40))
 
 
 def test_what_a_repeated_batch_has_staged_is_never_seen_and_removed(rig):
@@ -111,7 +111,7 @@ def test_a_stream_whose_task_fails_loads_nothing_and_all_of_it_when_it_is_mended
     assert rig.store.queues() == ["orders"]
     mended.touch()
     finish(rig.sink(stream, "copy"))
-    assert sorted(numbers_of(rig.store.queue("copy").browse())) == list(range(10))
+    assert rig.arrived() == list(range(10))
 
 
 def test_a_commit_that_fails_loads_nothing_and_removes_nothing(rig):

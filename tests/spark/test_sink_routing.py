@@ -4,7 +4,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 from pyspark.sql import functions as F
 
-from tests.factories import make_queue, numbers_of
+from tests.factories import main, make_queue
 from tests.spark.rig import assert_rows, counts, finish
 
 ROUTE = {"queueColumn": "_to"}
@@ -24,7 +24,7 @@ def routed(rig):
 
 
 def numbers(rig, queue):
-    return sorted(numbers_of(rig.store.queue(queue).browse()))
+    return main(rig.store.queue(queue))
 
 
 def test_each_row_goes_to_the_queue_of_its_column_and_a_restart_goes_on(rig, routed):

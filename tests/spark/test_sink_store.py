@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from queue_core import Store
-from tests.factories import ORDERS, make_queue, numbers_of, orders
+from tests.factories import ORDERS, main, make_queue, orders
 from tests.spark.rig import AVAILABLE_NOW, finish, wait_until
 
 
@@ -20,7 +20,7 @@ def copying(rig, trigger=AVAILABLE_NOW):
 def copied(rig):
     """The numbers of the orders in the other store."""
     with Store.open(rig.folder / "copies", create=False) as store:
-        return sorted(numbers_of(store.queue("copy").browse()))
+        return main(store.queue("copy"))
 
 
 def test_the_store_of_a_query_that_starts_again_is_not_made_anew(rig):

@@ -7,7 +7,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from queue_core.catalog.records import schedule
-from tests.factories import numbers_of, orders
+from tests.factories import main, orders
 from tests.spark.rig import Disaster, Rig, counts, finish, wait_until
 
 COLUMNS = ["task", "queue", "shard", "moved", "from", "to", "when"]
@@ -38,7 +38,7 @@ def test_a_task_that_is_run_once_ends_and_its_rows_tell_what_it_moved(rig):
     assert sum(row.moved for row in rows) == 6
     told = [(row.task, row.queue, row.shard, row["from"], row.to) for row in rows]
     assert told == [("shovel", "orders", shard, "sideline", "main") for shard in (0, 1)]
-    assert sorted(numbers_of(queue.browse())) == list(range(6))
+    assert main(queue) == list(range(6))
 
 
 def test_nothing_to_do_is_an_end_without_rows(rig):
