@@ -7,7 +7,7 @@ process of a user, and a thousand times in a process of tests.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -49,6 +49,18 @@ def _share(connection: Connection) -> None:
 
 
 @contextmanager
+def heard(engine: Engine | type[Engine], **by_event: Callable[..., Any]) -> Iterator[None]:
+    """Let functions hear of events of an engine, or of all engines, within the block."""
+    for name, hear in by_event.items():
+        event.listen(engine, name, hear)
+    try:
+        yield
+    finally:
+        for name, hear in by_event.items():
+            event.remove(engine, name, hear)
+
+
+@contextmanager
 def counted(store: Store) -> Iterator[list[str]]:
     """The statements of the block."""
     statements: list[str] = []
@@ -56,11 +68,16 @@ def counted(store: Store) -> Iterator[list[str]]:
     def note(_: Any, __: Any, statement: str, *___: Any) -> None:
         statements.append(statement)
 
-    event.listen(store.catalog.engine, "before_cursor_execute", note)
-    try:
+    with heard(store.catalog.engine, before_cursor_execute=note):
         yield statements
-    finally:
-        event.remove(store.catalog.engine, "before_cursor_execute", note)
+
+
+@contextmanager
+def transactions(store: Store) -> Iterator[list[Connection]]:
+    """The transactions that begin in the block."""
+    begun: list[Connection] = []
+    with heard(store.catalog.engine, begin=begun.append):
+        yield begun
 
 
 def was_late(error: DBAPIError) -> bool:

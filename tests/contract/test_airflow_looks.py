@@ -18,6 +18,7 @@ from queue_core import Retry, Store, constant
 from queue_core.support.loop import Loop
 from queue_core.values.address import Address
 from tests.children import Child
+from tests.statements import heard
 from tests.waiting import PATIENCE, until
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -167,11 +168,8 @@ def test_the_event_loop_asks_no_catalog(store):
             for each in found:
                 assert (await soon(each)).waiting == 1
 
-    sa.event.listen(sa.Engine, "before_cursor_execute", note)
-    try:
+    with heard(sa.Engine, before_cursor_execute=note):
         asyncio.run(main())
-    finally:
-        sa.event.remove(sa.Engine, "before_cursor_execute", note)
     assert threading.current_thread().name not in asked
     assert "ignis-airflow" in asked
 

@@ -6,7 +6,7 @@ import threading
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import event, update
+from sqlalchemy import update
 
 from queue_core import ConsumerPool, Store
 from queue_core.catalog.holder_tables import consumers as rows
@@ -18,6 +18,7 @@ from queue_core.values.outcomes import Settlement
 from tests.dump import dump
 from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.forks import in_a_fork
+from tests.statements import heard
 from tests.waiting import PATIENCE, Caller, all_at_once, waits
 
 pytestmark = pytest.mark.each_catalog
@@ -87,11 +88,12 @@ def test_an_older_life_is_told_although_others_have_taken_what_it_saw(store):
         if next(begun) == 2:
             assert len(queue.fire("all", consumer=new)) == 4
 
-    event.listen(store.catalog.engine, "begin", take)
-    with pytest.raises(ConsumerFenced, match="consumer 'till-1' was started again elsewhere"):
+    with (
+        heard(store.catalog.engine, begin=take),
+        pytest.raises(ConsumerFenced, match="consumer 'till-1' was started again elsewhere"),
+    ):
         queue.fire(4, consumer=old)
     assert next(begun) > 2
-    event.remove(store.catalog.engine, "begin", take)
 
 
 @pytest.mark.parametrize("act", ["delete", "sideline", "reload", "settle"])

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import event, func, select, update
+from sqlalchemy import func, select, update
 
 from queue_core import Queue, Store
 from queue_core.catalog.records import dedup as keys
@@ -19,6 +19,7 @@ from queue_core.catalog.tables import dedup
 from queue_core.errors import BadOption
 from queue_core.upkeep.tasks.purge import purge
 from tests.factories import drop, make_queue
+from tests.statements import heard
 
 pytestmark = pytest.mark.each_catalog
 
@@ -99,8 +100,8 @@ def test_keys_are_forgotten_in_steps_and_only_those_of_queues_whose_window_is_ov
         if statement.startswith("DELETE FROM dedup"):
             removed.append(cursor.rowcount)
 
-    event.listen(store.catalog.engine, "after_cursor_execute", count)
-    purge(store.catalog)
+    with heard(store.catalog.engine, after_cursor_execute=count):
+        purge(store.catalog)
 
     # The queues in the order of their ids.
     assert removed == [10, 10, 5, 0, 10, 10, 5]
@@ -133,9 +134,8 @@ def test_a_load_costs_the_same_after_many_loads(store: Store) -> None:
     for numbers in (range(10), range(10, 1_000)):
         for number in numbers:
             pay(queue, number)
-        event.listen(store.catalog.engine, "after_cursor_execute", see)
-        pay(queue, -numbers[-1])
-        event.remove(store.catalog.engine, "after_cursor_execute", see)
+        with heard(store.catalog.engine, after_cursor_execute=see):
+            pay(queue, -numbers[-1])
         costs.append(seen.copy())
         seen.clear()
     assert costs[0] == costs[1]

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import NullPool, create_engine, event
+from sqlalchemy import NullPool, create_engine
 
 from ignis_source.offset import Offset
 from queue_core import Store, limit
@@ -27,6 +27,7 @@ from tests.factories import (
     publish,
     publish_once,
 )
+from tests.statements import heard
 from tests.storages import ONLY_SQLITE
 
 
@@ -344,9 +345,8 @@ def test_an_index_gives_the_slices_whose_turn_it_is(store):
         if "rank IS NOT NULL" in statement:
             seen.append((statement, parameters))
 
-    event.listen(store.catalog.engine, "before_cursor_execute", note)
-    queue.fire(10)
-    event.remove(store.catalog.engine, "before_cursor_execute", note)
+    with heard(store.catalog.engine, before_cursor_execute=note):
+        queue.fire(10)
 
     ((statement, parameters),) = seen
     with store.catalog.read() as connection:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import pytest
-from sqlalchemy import event, update
+from sqlalchemy import update
 
 from benchmarks.fabricated import SHARDS, make, run
 from benchmarks.growth import DAY, age_failures, context_of, run_due
@@ -19,6 +19,7 @@ from queue_core.upkeep.tasks.purge import purge
 from queue_core.watching.present import FiguresReader
 from tests.contract.small_parts import small_parts
 from tests.factories import make_queue, orders
+from tests.statements import heard
 
 #: Instructions of SQLite per count; it calls back that often.
 EACH = 50
@@ -56,14 +57,9 @@ def counting(store: Store) -> Iterator[dict[str, int]]:
     def execute(*_: object) -> None:
         counts["statements"] += 1
 
-    heard = [("checkout", begin), ("checkin", end), ("before_cursor_execute", execute)]
-    for name, hear in heard:
-        event.listen(store.catalog.engine, name, hear)
-    try:
+    engine = store.catalog.engine
+    with heard(engine, checkout=begin, checkin=end, before_cursor_execute=execute):
         yield counts
-    finally:
-        for name, hear in heard:
-            event.remove(store.catalog.engine, name, hear)
 
 
 def steps(store: Store, work: Callable[[], object]) -> int:

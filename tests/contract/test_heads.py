@@ -4,13 +4,14 @@ from contextlib import contextmanager
 
 import psycopg
 import pytest
-from sqlalchemy import event, select, text
+from sqlalchemy import select, text
 
 from queue_core.catalog.holders import interests
 from queue_core.catalog.tables import shard_locks
 from queue_core.selection import acquire
 from tests.books import audit
 from tests.factories import load_singly, make_filled, make_queue, numbers_of
+from tests.statements import heard
 from tests.storages import ONLY_POSTGRESQL
 
 #: Tables that are empty, or have few rows for each queue.
@@ -61,11 +62,8 @@ def explained(store):
             if not own.autocommit:
                 cursor.execute("ROLLBACK TO before")
 
-    event.listen(store.catalog.engine, "before_cursor_execute", explain)
-    try:
+    with heard(store.catalog.engine, before_cursor_execute=explain):
         yield plans
-    finally:
-        event.remove(store.catalog.engine, "before_cursor_execute", explain)
 
 
 def nodes(plan):

@@ -13,6 +13,7 @@ from queue_core.catalog.poller import Watch
 from queue_core.errors import ConsumerFenced, QueueTaken
 from tests.dump import dump
 from tests.factories import drop, make_filled, make_queue, numbers_of, orders
+from tests.statements import counted
 from tests.waiting import PATIENCE, Caller, until
 
 pytestmark = pytest.mark.each_catalog
@@ -274,9 +275,7 @@ def test_there_is_no_interest_in_a_queue_that_was_dropped_just_before(store, que
 
 def test_one_statement_is_asked_unless_there_are_priorities_or_claims(store, queue):
     consumer = join(queue, "plain")
-    asked = []
-    sa.event.listen(store.catalog.engine, "before_cursor_execute", lambda *a: asked.append(a[2]))
-    with store.catalog.read() as connection:
+    with counted(store) as asked, store.catalog.read() as connection:
         asked.clear()
         interests.open_to(connection, consumer, [queue.info.id])
     assert len([s for s in asked if s.startswith("SELECT")]) == 1

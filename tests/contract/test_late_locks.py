@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from unittest import mock
 
 import pytest
-from sqlalchemy import event, func, select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.exc import OperationalError
 
 from queue_core.catalog import database, dialect
@@ -14,6 +14,7 @@ from queue_core.catalog.tables import slices
 from queue_core.selection import rounds
 from tests.contract.test_slice_batches import stuck
 from tests.factories import main, make_filled, make_queue, numbers_of, orders
+from tests.statements import heard
 from tests.storages import ONLY_SQLITE
 
 pytestmark = pytest.mark.each_catalog
@@ -131,12 +132,12 @@ def held(store):
             found.append(record.info["held"])
         record.info["held"] = None
 
-    event.listen(engine, "before_cursor_execute", note)
-    event.listen(engine, "checkin", ended)
-    with mock.patch.object(kind, "begin", begin_noted), mock.patch.object(kind, "take", take_noted):
+    with (
+        heard(engine, before_cursor_execute=note, checkin=ended),
+        mock.patch.object(kind, "begin", begin_noted),
+        mock.patch.object(kind, "take", take_noted),
+    ):
         yield found
-    event.remove(engine, "before_cursor_execute", note)
-    event.remove(engine, "checkin", ended)
 
 
 def waiting(store):

@@ -4,6 +4,7 @@ import errno
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from queue_core.values.address import Address
 from queue_core.verbs.acknowledge import acknowledge
 from tests.children import Child
 from tests.factories import make_filled, make_queue, orders, planned
+from tests.statements import heard
 from tests.waiting import PATIENCE, Caller, until, waits, without_blind_looks
 
 pytestmark = pytest.mark.each_catalog
@@ -265,24 +267,13 @@ def _load_one(address: Address) -> None:
         store.queue("orders").load(orders(1))
 
 
-class _notifications:
+@contextmanager
+def _notifications(store: Any) -> Iterator[list[int]]:
     """How many notifications each transaction sends within the block."""
+    sent: list[int] = []
 
-    def __init__(self, store: Any) -> None:
-        self._engine = store.catalog.engine
-        self._sent: list[int] = []
+    def execute(_: Any, __: Any, statement: str, *___: Any) -> None:
+        sent[-1] += "pg_notify" in statement or "PRAGMA user_version =" in statement
 
-    def __enter__(self) -> list[int]:
-        event.listen(self._engine, "begin", self._begin)
-        event.listen(self._engine, "before_cursor_execute", self._execute)
-        return self._sent
-
-    def __exit__(self, *_: object) -> None:
-        event.remove(self._engine, "begin", self._begin)
-        event.remove(self._engine, "before_cursor_execute", self._execute)
-
-    def _begin(self, _: Any) -> None:
-        self._sent.append(0)
-
-    def _execute(self, _: Any, __: Any, statement: str, *___: Any) -> None:
-        self._sent[-1] += "pg_notify" in statement or "PRAGMA user_version =" in statement
+    with heard(store.catalog.engine, begin=lambda _: sent.append(0), before_cursor_execute=execute):
+        yield sent

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import event
 
 from queue_core import Store
 from queue_core.catalog.holders import leases
@@ -33,6 +32,7 @@ from queue_core.verbs.shovel import Shovelful
 from tests.contract.task_streams import with_sidelined
 from tests.dump import age, backdate, dump, load_earlier
 from tests.factories import make_filled, make_queue, numbers_of, orders, run_task
+from tests.statements import transactions
 
 #: Everything is due whenever somebody comes.
 ALWAYS = {task: Timing(0.0) for task in TASKS}
@@ -162,25 +162,21 @@ def test_the_leader_sweeps_the_queues_of_all(store, leader):
 
 def test_tasks_of_many_idle_queues_are_few_transactions(store, leader):
     infos = [make_queue(store, f"q{n}", shards=1, message_expiry=9e4).info for n in range(100)]
-    begun, begin = [], lambda _: begun.append(1)
 
     def run(*tasks, **options):
         begun.clear()
         made = tasks_of(store, leader, *tasks, **options)
         return len(made.run_due(infos)), len(begun)
 
-    event.listen(store.catalog.engine, "begin", begin)
-    try:
+    with transactions(store) as begun:
         # One looks at the schedule, and two for each task write to it: the first look only claims.
         assert run("expire", "compact") == (0, 5)
-        ran, transactions = run("expire", "compact", timings=ALWAYS)
+        ran, count = run("expire", "compact", timings=ALWAYS)
         assert ran == 200
-        assert transactions <= 20
-        ran, transactions = run("sweep", timings=ALWAYS)
+        assert count <= 20
+        ran, count = run("sweep", timings=ALWAYS)
         assert ran == 0
-        assert transactions <= 4
-    finally:
-        event.remove(store.catalog.engine, "begin", begin)
+        assert count <= 4
 
 
 def test_of_many_queues_those_with_work_are_run(store, leader, monkeypatch):

@@ -7,7 +7,7 @@ from functools import partial
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import Engine, event, select, text
+from sqlalchemy import Engine, select, text
 
 from ignis_source import firing, requests
 from ignis_source.offset import Offset
@@ -24,6 +24,7 @@ from queue_core.upkeep.tasks import shovel as shovel_task
 from tests.clocks import jump
 from tests.dump import dump
 from tests.factories import make_filled, make_queue, orders, planned, with_sidelined
+from tests.statements import heard
 from tests.storages import ONLY_POSTGRESQL
 from tests.waiting import PATIENCE, all_at_once, look_at_once, until
 
@@ -60,11 +61,8 @@ def counting(store):
         if connection.engine.url == store.catalog.engine.url:
             begun.append(connection)
 
-    event.listen(Engine, "begin", begin)
-    try:
+    with heard(Engine, begin=begin):
         yield begun
-    finally:
-        event.remove(Engine, "begin", begin)
 
 
 def test_a_query_reads_the_sideline_by_its_name(store, session):

@@ -1,12 +1,11 @@
 """Statements: a verb needs no more of them for many shards, and reads no more than it takes."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import event, select
+from sqlalchemy import select
 
 from benchmarks.fabricated import make, multiply
 from queue_core import limit
@@ -22,7 +21,7 @@ from queue_core.values.outcomes import Settlement
 from queue_core.verbs.fire import fire
 from tests.dump import load_earlier
 from tests.factories import make_filled, make_queue, numbers_of, orders
-from tests.statements import counted
+from tests.statements import counted, transactions
 
 pytestmark = pytest.mark.each_catalog
 
@@ -209,18 +208,6 @@ def test_a_firing_and_its_settlement_need_few_statements(store):
 def _some_fail(firing: Any) -> Settlement:
     ids = firing.ids.to_numpy()
     return Settlement(deleted=IdSet.of(ids[10:]), sidelined=IdSet.of(ids[:10]))
-
-
-@contextmanager
-def transactions(store: Any) -> Iterator[list[object]]:
-    """The transactions of the block."""
-    begun: list[object] = []
-    begin = begun.append
-    event.listen(store.catalog.engine, "begin", begin)
-    try:
-        yield begun
-    finally:
-        event.remove(store.catalog.engine, "begin", begin)
 
 
 def test_a_firing_from_very_many_queues_has_few_parameters(store):

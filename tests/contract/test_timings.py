@@ -8,7 +8,6 @@ import time
 import numpy as np
 import pyarrow as pa
 import pytest
-import sqlalchemy as sa
 
 from ignis_source.offset import Offset
 from queue_core import ConsumerPool, Later, Store, batch_handler
@@ -24,6 +23,7 @@ from queue_core.watching.prometheus import page
 from tests.contract.test_metrics import scraped
 from tests.dump import load_earlier
 from tests.factories import make_filled, make_queue, orders
+from tests.statements import heard
 from tests.storages import ONLY_POSTGRESQL
 from tests.unit.values.test_histogram import bucket_of
 from tests.waiting import until
@@ -232,7 +232,6 @@ def test_what_cannot_be_written_is_kept_and_what_is_not_due_waits(store):
 @ONLY_POSTGRESQL
 def test_a_queue_that_is_dropped_while_it_is_told_of_is_left_out(store):
     queue, timings = make_queue(store), store.catalog.timings
-    engine = store.catalog.engine
     for _ in range(2):
         timings.add(queue.info.id, Measured.of([0.3]), "deleted")
         timings.flush(store.catalog.write, at_once=True)
@@ -247,9 +246,8 @@ def test_a_queue_that_is_dropped_while_it_is_told_of_is_left_out(store):
                 other.queue("orders").admin.deactivate()
                 other.queue("orders").admin.drop()
 
-    sa.event.listen(engine, "before_cursor_execute", drop)
-    timings.flush(store.catalog.write, at_once=True)
-    sa.event.remove(engine, "before_cursor_execute", drop)
+    with heard(store.catalog.engine, before_cursor_execute=drop):
+        timings.flush(store.catalog.write, at_once=True)
     assert dropped.is_set()
     assert store.view("queues").num_rows == 0
 
