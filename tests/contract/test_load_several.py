@@ -1,6 +1,5 @@
 """One load into several queues: all of them get their messages, or none does."""
 
-import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -95,12 +94,11 @@ def test_a_full_queue_keeps_the_load_waiting_and_the_others_empty(store, two):
     b.load(orders(2))
     with pytest.raises(QueueFull, match="'b'"):
         store.load({"a": orders(1), "b": orders(1)}, timeout=0)
-    loader = threading.Thread(target=store.load, args=({"a": orders(1), "b": orders(1, 9)},))
-    loader.start()
+    loader = Caller(lambda: store.load({"a": orders(1), "b": orders(1, 9)}))
     time.sleep(0.3)
     assert main(a) == []
     b.delete(b.fire(1))
-    loader.join(60)
+    loader.done()
     assert (main(a), main(b)) == ([0], [1, 9])
 
 
@@ -154,19 +152,16 @@ def test_loads_that_need_each_others_queues_do_not_wait_for_ever(store, two):
         queue.admin.change_settings(max_size=4)
         queue.load(orders(4))
     loads = [
-        threading.Thread(target=store.load, args=({"a": orders(2, 10), "b": orders(2, 10)},)),
-        threading.Thread(target=store.load, args=({"b": orders(2, 20), "a": orders(2, 20)},)),
+        Caller(lambda: store.load({"a": orders(2, 10), "b": orders(2, 10)})),
+        Caller(lambda: store.load({"b": orders(2, 20), "a": orders(2, 20)})),
     ]
-    for thread in loads:
-        thread.start()
     end = time.monotonic() + 90
-    while any(thread.is_alive() for thread in loads) and time.monotonic() < end:
+    while any(each.is_alive() for each in loads) and time.monotonic() < end:
         for queue in two:
             queue.delete(queue.fire(1))
         time.sleep(0.05)
-    for thread in loads:
-        thread.join(1)
-        assert not thread.is_alive()
+    for each in loads:
+        each.done()
 
 
 def test_policy_and_dedup_decide_within_the_transaction(store, two):

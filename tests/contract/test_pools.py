@@ -164,11 +164,10 @@ def test_stop_finishes_the_batches_in_hand(store, queue):
     recorder.open.clear()
     pool = ConsumerPool(store, "orders", recorder, concurrency=1, batch=4).start()
     recorder.wait()
-    stopping = threading.Thread(target=pool.stop)
-    stopping.start()
+    stopping = Caller(pool.stop)
     until(lambda: pool.concurrency == 0)
     recorder.open.set()
-    stopping.join(PATIENCE)
+    stopping.done()
 
     assert len(recorder.numbers) == 4
     assert pool.counts == {"deleted": 4}
@@ -303,10 +302,9 @@ def test_a_removed_worker_finishes_before_the_pool_ends(store, queue):
     pool = ConsumerPool(store, "orders", recorder, concurrency=1, batch=4).start()
     recorder.wait()
     assert pool.decrease() == 0
-    stopping = threading.Thread(target=pool.stop)
-    stopping.start()
+    stopping = Caller(pool.stop)
     recorder.open.set()
-    stopping.join(PATIENCE)
+    stopping.done()
 
     assert pool.counts == {"deleted": 4}
 

@@ -1,6 +1,5 @@
 """No call waits for ever for a PostgreSQL that is frozen, or for locks of strangers."""
 
-import threading
 import time
 
 import pytest
@@ -12,6 +11,7 @@ from queue_core.catalog.databases.interface import Dialect
 from queue_core.catalog.records import task_log
 from queue_core.errors import CatalogUnavailable
 from tests.factories import make_queue, orders, with_sidelined
+from tests.waiting import Caller
 
 pytestmark = pytest.mark.postgres
 
@@ -43,19 +43,10 @@ def quick(monkeypatch):
 
 def ends(call, seconds=60.0):
     """Call in a thread, and return the error that it raised; fail if it does not come back."""
-    outcome = []
-
-    def run():
-        try:
-            outcome.append(call())
-        except Exception as error:  # noqa: BLE001 - returned
-            outcome.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    assert outcome, "the call hangs"
-    return outcome[0]
+    caller = Caller(call)
+    caller.join(seconds)
+    assert not caller.is_alive(), "the call hangs"
+    return caller.error or caller.result
 
 
 def works_again(queue, count):

@@ -1,14 +1,12 @@
 """A bounded queue as a sink: the commit waits for room, fails, or drops the oldest."""
 
-import threading
-
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from tests.books import audit
 from tests.factories import make_queue, numbers_of, orders
-from tests.spark.rig import PATIENCE, counts, finish, wait_until
-from tests.waiting import standing
+from tests.spark.rig import counts, finish, wait_until
+from tests.waiting import Caller, standing
 
 AT_ONCE = {"processingTime": "0 seconds"}
 
@@ -135,15 +133,13 @@ def test_a_table_that_nobody_fires_is_withdrawn(rig):
 @pytest.mark.nightly
 def test_a_stream_meets_the_loads_of_a_rendezvous(rig):
     meeting = make_queue(rig.store, max_size=0)
-    got, met = [], []
+    got = []
     query = rig.each(
         rig.source(),
         lambda rows, _: got.extend(row.number for row in rows.collect()),
         trigger=AT_ONCE,
     )
-    load = threading.Thread(target=lambda: met.append(meeting.load(orders(1))))
-    load.start()
+    load = Caller(lambda: meeting.load(orders(1)))
     wait_until(lambda: got == [0], query)
-    load.join(PATIENCE)
 
-    assert [len(ids) for ids in met] == [1]
+    assert len(load.done()) == 1
