@@ -79,6 +79,19 @@ def shop(tmp_path, monkeypatch):
     sys.modules.pop("shop_of_test", None)
 
 
+def started(address, handler, *args, as_json=True):
+    """`ignis work` on the orders, in a process of its own."""
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "ignis_cli", *(["--json"] if as_json else [])),
+            *("--catalog", address.catalog, "--storage", address.storage),
+            *("work", f"shop_of_test:{handler}", "--queue", "orders", *args),
+        ],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )  # fmt: skip
+
+
 def test_it_works_until_no_message_is_left(ignis, store, shop):
     queue, other = make_queue(store), make_queue(store, "refunds")
     queue.load(orders(5))
@@ -129,16 +142,7 @@ def test_what_cannot_work_is_refused(ignis, store, shop, args, why):
 )
 def test_a_signal_ends_it_and_nothing_stays_in_flight(store, address, shop, how):
     make_filled(store, 2000, shards=2)
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "ignis_cli", "--json"),
-            *("--catalog", address.catalog, "--storage", address.storage),
-            *("work", "shop_of_test:slow", "--queue", "orders", "--workers", "2", "--batch", "10"),
-            *how,
-        ],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )  # fmt: skip
+    process = started(address, "slow", "--workers", "2", "--batch", "10", *how)
     until(lambda: sum(store.view("shards")["deleted"].to_pylist()))
     process.send_signal(signal.SIGTERM)
     said, log = process.communicate(timeout=60)
@@ -188,16 +192,8 @@ def test_an_option_that_cannot_be_is_refused_before_a_process_starts(
 
 def start_two(address, handler="slow_copy"):
     """A supervisor of two processes that copy orders."""
-    return subprocess.Popen(
-        [
-            *(sys.executable, "-m", "ignis_cli", "--json"),
-            *("--catalog", address.catalog, "--storage", address.storage),
-            *("work", f"shop_of_test:{handler}", "--queue", "orders", "--workers", "1"),
-            *("--processes", "2", "--output", "results", "--batch", "5"),
-        ],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )  # fmt: skip
+    how = ("--processes", "2", "--output", "results", "--batch", "5")
+    return started(address, handler, "--workers", "1", *how)
 
 
 @pytest.mark.parametrize("ending", ["killed", "asked twice"])
@@ -273,20 +269,14 @@ def test_a_process_that_begins_during_an_outage_is_one_that_died(
 
 def test_what_handlers_print_is_seen_beside_the_counts(store, address, shop):
     make_queue(store, shards=4).load(orders(40))
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "ignis_cli"),
-            *("--catalog", address.catalog, "--storage", address.storage),
-            *("work", "shop_of_test:tell", "--queue", "orders", "--drain", "--processes", "2"),
-        ],
-        capture_output=True, text=True, check=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )  # fmt: skip
+    process = started(address, "tell", "--drain", "--processes", "2", as_json=False)
+    said, log = process.communicate(timeout=120)
 
-    *printed, last = done.stdout.splitlines()
+    assert process.returncode == 0, log
+    *printed, last = said.splitlines()
     assert sorted(printed) == sorted(f"order {number}" for number in range(40))
     assert last == "40 deleted"
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in log
 
 
 def test_processes_write_their_log_as_their_supervisor_does(ignis, store, shop, monkeypatch):
@@ -357,19 +347,13 @@ def test_a_process_that_cannot_start_is_started_later(monkeypatch, caplog):
 @pytest.mark.nightly
 def test_one_process_that_dies_is_started_again_too(store, address, shop):
     queue = make_filled(store, 5)
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "ignis_cli"),
-            *("--catalog", address.catalog, "--storage", address.storage),
-            *("work", "shop_of_test:fatal", "--queue", "orders", "--drain", "--processes", "1"),
-            *("--workers", "1", "--batch", "1", "--name", "till"),
-        ],
-        capture_output=True, text=True, check=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )  # fmt: skip
+    how = ("--drain", "--processes", "1", "--workers", "1", "--batch", "1", "--name", "till")
+    process = started(address, "fatal", *how, as_json=False)
+    said, log = process.communicate(timeout=120)
 
-    assert "working on orders in 1 process; Ctrl-C ends" in done.stderr
-    assert "processes that died had done" in done.stdout
+    assert process.returncode == 0, log
+    assert "working on orders in 1 process; Ctrl-C ends" in log
+    assert "processes that died had done" in said
     assert numbers_of(queue.browse(magazine="sideline")) == [3]
     assert queue.browse().num_rows == 0
     assert store.view("consumers").column("consumer").to_pylist() == ["till-1"]
