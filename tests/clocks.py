@@ -1,7 +1,10 @@
-"""Time that passes for a catalog at once: its clock jumps, or what waits for its time is due."""
+"""Time that passes at once: the clock of a catalog jumps, or what waits for its time is due."""
 
 from __future__ import annotations
 
+from types import ModuleType, SimpleNamespace
+
+import pytest
 from sqlalchemy import Connection, select, update
 
 from queue_core import Store
@@ -69,3 +72,12 @@ def make_due(store: Store, seconds: float = 1e5) -> None:
 def tasks_due(store: Store) -> None:
     """Let all side tasks that have a schedule be due."""
     store.catalog.write(lambda c: c.execute(update(schedule).values(due_at=0)))
+
+
+class Stopwatch:
+    """The monotonic clock of some modules, which goes on only when a test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *modules: ModuleType) -> None:
+        self.now = 100.0
+        for module in modules:
+            monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now))

@@ -5,13 +5,13 @@ import signal
 import threading
 import time
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 
 from pyspark_ignis import batch_handler
 from queue_core.handling import deadline
 from queue_core.handling.deadline import Deadline, TimedOut, interruptibly
+from tests.clocks import Stopwatch
 from tests.unit.handling.handler_runs import DELETED, late, messages, outcomes
 
 #: Longer than a test may last.
@@ -83,12 +83,11 @@ def test_no_alarm_stays_set():
 
 def test_an_alarm_that_was_set_for_an_earlier_call_leaves_a_later_one_its_time(monkeypatch):
     """By a clock that the test moves, and alarms that go off when it says."""
-    now, alarms = [100.0], []
-    monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    watch, alarms = Stopwatch(monkeypatch, deadline), []
     monkeypatch.setattr(signal, "setitimer", lambda _, seconds: alarms.append(seconds))
 
     def takes(seconds, *, alarm=False):
-        now[0] += seconds
+        watch.now += seconds
         if alarm:
             signal.raise_signal(signal.SIGALRM)
         return True

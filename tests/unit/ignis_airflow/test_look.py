@@ -1,26 +1,16 @@
 """Which looks at a queue are reported, by a clock of the test."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from ignis_airflow import get_provider_info
 from ignis_airflow import look as looks
 from ignis_airflow.look import AGAIN_SECONDS, NEW_SECONDS, Arrivals, QueueLook
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.clocks import Stopwatch
 
 
 @pytest.fixture
-def clock(monkeypatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(looks, "time", SimpleNamespace(monotonic=clock))
-    return clock
+def clock(monkeypatch) -> Stopwatch:
+    return Stopwatch(monkeypatch, looks)
 
 
 @pytest.fixture

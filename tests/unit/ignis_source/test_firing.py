@@ -1,25 +1,15 @@
 """A batch waits for enough messages, and not for ever."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from ignis_source import firing
 from ignis_source.firing import Linger
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self):
-        return self.now
+from tests.clocks import Stopwatch
 
 
 @pytest.fixture
 def clock(monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr(firing, "time", SimpleNamespace(monotonic=clock))
-    return clock
+    return Stopwatch(monkeypatch, firing)
 
 
 def test_enough_messages_end_it_at_once():

@@ -1,7 +1,6 @@
 """Trouble: an attempt that is too early is not made, and an error is logged when it is new."""
 
 import logging
-from types import SimpleNamespace
 
 import pytest
 
@@ -16,21 +15,12 @@ from queue_core.pool import outage
 from queue_core.pool.outage import Trouble
 from queue_core.pool.timings import RETRY_SECONDS
 from queue_core.support import outage_log
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self):
-        return self.now
+from tests.clocks import Stopwatch
 
 
 @pytest.fixture
 def clock(monkeypatch):
-    clock = Clock()
-    for module in (outage, outage_log):
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=clock))
-    return clock
+    return Stopwatch(monkeypatch, outage, outage_log)
 
 
 @pytest.fixture

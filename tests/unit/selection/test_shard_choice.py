@@ -1,16 +1,14 @@
 """Shard choice: a firing that has met another one remembers it for a while."""
 
-from types import SimpleNamespace
-
 from sqlalchemy import create_engine
 
 from queue_core.selection import shard_choice
 from queue_core.selection.shard_choice import CONTENTION_SECONDS, Contention
+from tests.clocks import Stopwatch
 
 
 def test_a_meeting_counts_for_a_while_and_only_in_its_queues(monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr(shard_choice, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    watch = Stopwatch(monkeypatch, shard_choice)
     contention, here = Contention(), create_engine("sqlite://")
     assert not contention.is_near(here, "orders")
 
@@ -19,9 +17,9 @@ def test_a_meeting_counts_for_a_while_and_only_in_its_queues(monkeypatch):
     assert contention.is_near(here, "orders")
     assert not contention.is_near(here, "invoices")
     assert not contention.is_near(create_engine("sqlite://"), "orders")
-    now[0] += CONTENTION_SECONDS - 0.1
+    watch.now += CONTENTION_SECONDS - 0.1
     assert contention.is_near(here, "orders")
-    now[0] += 0.2
+    watch.now += 0.2
     assert not contention.is_near(here, "orders")
 
 

@@ -1,22 +1,21 @@
 """An outage has a line at its beginning, one a minute, and one at its end."""
 
 import logging
-from types import SimpleNamespace
 
 from queue_core.support import outage_log
 from queue_core.support.outage_log import OutageLog
+from tests.clocks import Stopwatch
 
 
 def test_it_has_few_lines_and_its_duration(caplog, monkeypatch):
     caplog.set_level("INFO")
-    now = [100.0]
-    monkeypatch.setattr(outage_log, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    watch = Stopwatch(monkeypatch, outage_log)
     outage = OutageLog(logging.getLogger("x"), {"queue": "orders"})
 
     outage.over("works again")
     for _ in range(140):
         outage.failed("lost", "lost")
-        now[0] += 1
+        watch.now += 1
     outage.failed("refused", "refused")
     outage.over("works again")
     outage.over("works again")
