@@ -22,6 +22,13 @@ def dump(store: Store) -> dict[str, Any]:
     return tables | {"storage": store.storage.list(), "reports": store.storage.damage_reports()}
 
 
+def rows_in(store: Store, table: Table, *where: ColumnElement[bool]) -> int:
+    """How many rows a table has that meet some conditions."""
+    with store.catalog.read() as connection:
+        query = select(func.count()).select_from(table).where(*where)
+        return int(connection.scalar(query) or 0)
+
+
 def backdate(store: Store, seconds: float, *names: str) -> None:
     """Let messages have been fired, or have other times of their slices, *seconds* earlier."""
     times = names or ("fired_at",)

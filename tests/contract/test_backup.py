@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import select, update
 
 from ignis_sink.options import SinkOptions
 from ignis_sink.publishing import publish
@@ -37,7 +37,7 @@ from queue_core.upkeep.backup.restore import Restored, verify
 from queue_core.verbs.quarantine import quarantine
 from tests.books import audit
 from tests.contract.pools import Recorder
-from tests.dump import dump
+from tests.dump import dump, rows_in
 from tests.factories import make_batch, make_queue, make_staged, numbers_of, orders, publish_once
 from tests.forks import in_a_fork
 from tests.storages import EVERYWHERE
@@ -262,8 +262,7 @@ def test_a_hold_that_ended_spoils_the_backup_and_not_the_next_one(store, queue, 
     with pytest.raises(CatalogUnavailable, match="begin again"):
         store.admin.backup(folder, progress=end)
     assert not (folder / "manifest.json").exists()
-    with store.catalog.read() as connection:
-        assert connection.scalar(select(func.count()).select_from(leases.leases)) == 0
+    assert rows_in(store, leases.leases) == 0
 
     store.admin.backup(folder)
     assert (folder / "manifest.json").exists()
@@ -276,8 +275,7 @@ def test_the_hold_of_a_backup_that_was_killed_goes_with_that_of_the_next_one(sto
     with Hold(store.catalog):
         pass
 
-    with store.catalog.read() as connection:
-        assert connection.scalar(select(func.count()).select_from(leases.leases)) == 0
+    assert rows_in(store, leases.leases) == 0
 
 
 def test_a_hold_is_renewed_while_it_lasts(store, monkeypatch):

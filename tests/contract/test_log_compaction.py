@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, select, update
 
 from queue_core import Store
 from queue_core.catalog import seals
@@ -17,7 +17,7 @@ from queue_core.support import faults
 from queue_core.upkeep.tasks import compaction
 from queue_core.values.column_stats import stats_from_json
 from tests.books import audit, leftover_files
-from tests.dump import load_earlier, log_earlier, log_in_a_minute, set_time
+from tests.dump import load_earlier, log_earlier, log_in_a_minute, rows_in, set_time
 from tests.factories import drop, make_queue, numbers_of, orders
 from tests.statements import counted
 
@@ -30,11 +30,6 @@ def logged(store, topic, count=FEW, first=0, *, each=1, ago=5):
     for number in range(first, first + count, each):
         topic.load(orders(each, number))
     log_in_a_minute(store, ago)
-
-
-def count(store, table, *where):
-    with store.catalog.read() as connection:
-        return connection.scalar(select(func.count()).select_from(table).where(*where))
 
 
 def locations(store, *where):
@@ -175,7 +170,7 @@ def test_a_merged_row_is_trimmed_once_all_of_it_is_old(store, topic):
     assert topic.admin.trim() == FEW
     assert reader.delete(held) + reader.delete(rest) == FEW
     for table in (segments, id_map, log_slices):
-        assert count(store, table) == 0
+        assert rows_in(store, table) == 0
     store.admin.vacuum(grace=0)
     assert leftover_files(store) == set()
     sound(store)
@@ -188,7 +183,7 @@ def test_nothing_is_left_of_it(store, topic, end):
     topic.admin.compact()
     reader.fire(5)
     drop(reader)
-    assert count(store, id_map) == 1
+    assert rows_in(store, id_map) == 1
     if end == "log=None":
         topic.admin.change_settings(log=None)
         topic.delete(topic.fire("all"))
@@ -199,7 +194,7 @@ def test_nothing_is_left_of_it(store, topic, end):
         log_earlier(store, 8 * 86_400)
         topic.admin.trim()
     for table in (segments, id_map, log_slices):
-        assert count(store, table) == 0
+        assert rows_in(store, table) == 0
     store.admin.vacuum(grace=0)
     assert leftover_files(store) == set()
     sound(store)
@@ -395,7 +390,7 @@ def test_a_firing_from_merged_rows_costs_what_one_of_a_plain_queue_does(store, t
         statements[queue.name] = len(found)
     # The places, the slice, the cursor and the map of ids take the place of the plain one's cut.
     assert statements["billing"] <= statements["plain"] + 2
-    assert count(store, slices, slices.c.queue_id == reader.info.id) == 2
+    assert rows_in(store, slices, slices.c.queue_id == reader.info.id) == 2
 
 
 @pytest.mark.parametrize("point", ["merge.written", "merge.before_commit"])

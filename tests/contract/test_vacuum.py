@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import update
 
 from queue_core.catalog.slices import changes
 from queue_core.catalog.tables import files
@@ -13,7 +13,7 @@ from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.upkeep.tasks import vacuum as vacuum_module
 from queue_core.waiting.smart.load import of_staged
-from tests.dump import dump
+from tests.dump import dump, rows_in
 from tests.factories import (
     make_batch,
     make_queue,
@@ -57,11 +57,6 @@ def staged(queue, count=10, first=0):
     return make_staged(queue, orders(count, first))
 
 
-def known_files(store):
-    with store.catalog.read() as connection:
-        return connection.scalar(select(func.count()).select_from(files))
-
-
 @EVERYWHERE
 def test_files_of_settled_messages_are_removed(store, queue):
     queue.load(orders(10))
@@ -72,7 +67,7 @@ def test_files_of_settled_messages_are_removed(store, queue):
 
     assert store.admin.vacuum(grace=60) == [settled]
     assert list(store.storage.list()) == [kept]
-    assert known_files(store) == 1
+    assert rows_in(store, files) == 1
     assert numbers_of(queue.fire("all").messages) == list(range(10, 20))
 
 
@@ -101,7 +96,7 @@ def test_files_in_a_folder_that_is_listed_in_another_case_stay(store, queue, mon
         patch.setattr(Storage, "list", lambda _: listed)
         assert store.admin.vacuum(grace=0, dry_run=True) == []
         assert store.admin.vacuum(grace=0) == []
-    assert known_files(store) == 1
+    assert rows_in(store, files) == 1
     assert numbers_of(queue.fire("all").messages) == list(range(10))
 
 
@@ -119,7 +114,7 @@ def test_within_the_grace_period_everything_stays(store, queue, kind):
     (there,) = store.storage.list()
     assert store.admin.vacuum(grace=20) == [there]
     assert store.storage.list() == {}
-    assert known_files(store) == 0
+    assert rows_in(store, files) == 0
 
 
 @EVERYWHERE
@@ -199,7 +194,7 @@ def test_a_vacuum_that_died_half_way_is_finished_by_the_next(store, queue, point
     store.admin.vacuum(grace=60)
 
     assert store.storage.list() == {}
-    assert known_files(store) == 0
+    assert rows_in(store, files) == 0
 
 
 def test_a_file_that_cannot_be_removed_keeps_no_other(store, queue, monkeypatch):
@@ -220,7 +215,7 @@ def test_a_file_that_cannot_be_removed_keeps_no_other(store, queue, monkeypatch)
         with pytest.raises(StorageUnavailable, match="not permitted"):
             store.admin.vacuum(grace=60)
     assert list(store.storage.list()) == [stuck]
-    assert known_files(store) == 1
+    assert rows_in(store, files) == 1
     assert store.admin.vacuum(grace=60) == [stuck]
 
 
@@ -254,7 +249,7 @@ def test_a_file_that_is_gone_already_is_no_trouble(store, queue):
     age(store, 100)
 
     assert store.admin.vacuum(grace=60) == []
-    assert known_files(store) == 0
+    assert rows_in(store, files) == 0
     queue.load(orders(10))
     assert len(queue.fire("all")) == 10
 
@@ -304,7 +299,7 @@ def test_very_many_files_are_removed_at_once(store, queue):
 
     assert len(vacuum_module.vacuum(store.catalog, storage, 0)) == count
     assert len(removed) == count
-    assert known_files(store) == 0
+    assert rows_in(store, files) == 0
 
 
 @pytest.mark.parametrize("grace", [-1, "soon", None, float("nan")])

@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 from unittest import mock
 
-from sqlalchemy import func, select
-
 from queue_core import Store
 from queue_core.catalog.tables import log_slices
 from queue_core.errors import BadOption, QueueExists
@@ -23,7 +21,7 @@ from tests.crash.workloads.common import (
     loaded_ids,
     the_queue,
 )
-from tests.dump import age, log_earlier, log_in_a_minute
+from tests.dump import age, log_earlier, log_in_a_minute, rows_in
 from tests.factories import make_queue
 
 NAME = "billing"
@@ -112,8 +110,7 @@ def merges(store: Store, journal: Journal) -> None:
 
 def merged_rows_are_read(store: Store, journal: Journal) -> None:
     assert the_queue(store).admin.compact() == 0
-    with store.catalog.read() as connection:
-        assert connection.scalar(select(func.count()).select_from(log_slices)) == 2
+    assert rows_in(store, log_slices) == 2
     fired, ids = journal.read("fired")[0]["ids"], sorted(loaded_ids(journal))
     reader = store.queue(NAME)
     assert sorted(reader.fire("all").ids.to_pylist()) == ids[len(fired) :]

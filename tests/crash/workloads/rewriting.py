@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from unittest import mock
 
-from sqlalchemy import func, select
-
 from queue_core import Store
 from queue_core.catalog.slices.rewritable import NEIGHBOURS
 from queue_core.catalog.tables import files
@@ -22,6 +20,7 @@ from tests.crash.workloads.common import (
     prepared,
     the_queue,
 )
+from tests.dump import rows_in
 from tests.factories import make_queue, make_stager, orders
 
 
@@ -47,8 +46,7 @@ def vacuums(store: Store, journal: Journal) -> None:
 def only_what_is_needed_is_left(store: Store, journal: Journal) -> None:
     assert leftover_files(store) == set()
     assert the_queue(store).browse().num_rows == MANY
-    with store.catalog.read() as connection:
-        assert connection.scalar(select(func.count()).select_from(files)) == 1
+    assert rows_in(store, files) == 1
 
 
 def loads_singly(store: Store, journal: Journal) -> None:
