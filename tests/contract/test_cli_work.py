@@ -241,7 +241,7 @@ def test_processes_that_are_asked_beside_their_supervisor_end_as_usual(store, ad
     assert process.returncode == 0, log
     done = numbers_of(results.browse())
     assert f'"deleted": {len(done)}' in said
-    (row,) = [row for row in store.view("queues").to_pylist() if row["queue"] == "orders"]
+    (row,) = store.view("queues", "orders").to_pylist()
     assert row["in_flight"] == 0
     assert sorted([*done, *numbers_of(queue.browse())]) == list(range(3000))
 
@@ -323,7 +323,7 @@ def test_processes_that_die_are_started_again(store, address, shop):
     assert not set(done) & set(numbers_of(left))
     assert len(done) + left.num_rows == 3000
     # Messages of the killed process came back with its name, and nothing stays in flight.
-    (row,) = [row for row in store.view("queues").to_pylist() if row["queue"] == "orders"]
+    (row,) = store.view("queues", "orders").to_pylist()
     assert row["sidelined"] == 0
 
 

@@ -274,7 +274,7 @@ def test_a_pool_of_a_role_that_may_not_load_ends_and_gives_its_messages_back(own
         with pytest.raises(CatalogForbidden, match="permission denied"):
             ends()
     assert 0 < len(calls) == len(set(calls))
-    (figures,) = (row for row in owner.view("queues").to_pylist() if row["queue"] == "orders")
+    (figures,) = owner.view("queues", "orders").to_pylist()
     assert (figures["waiting"], figures["in_flight"], figures["sidelined"]) == (15, 0, 0)
     assert set(owner.view("slices")["attempts"].to_pylist()) == {0}
 

@@ -27,10 +27,9 @@ from tests.factories import (
 
 def set_apart(store, name="orders"):
     """Let a reader report all segments of a queue as missing, and quarantine them."""
-    for row in store.view("slices").to_pylist():
-        if row["queue"] == name:
-            location = row["location"] or f"{INLINE}{row['segment_id']}"
-            store.storage.report_damage(location, "an untrue 404")
+    for row in store.view("slices", name).to_pylist():
+        location = row["location"] or f"{INLINE}{row['segment_id']}"
+        store.storage.report_damage(location, "an untrue 404")
     moved = quarantine(store.catalog, store.storage)
     assert moved
     audit(store)

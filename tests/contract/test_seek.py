@@ -45,7 +45,7 @@ def load(topic, first, last):
 
 
 def row_of(store, name):
-    [row] = [row for row in store.view("queues").to_pylist() if row["queue"] == name]
+    [row] = store.view("queues", name).to_pylist()
     return row
 
 
@@ -324,7 +324,7 @@ def test_only_a_paused_subscription_seeks_and_what_is_in_flight_stays(store, top
 
 def test_a_snapshot_is_hidden_and_keeps_its_part_of_the_log(store, topic, reader):
     load(topic, 0, 20)
-    seen = [row for row in store.view("queues").to_pylist() if row["queue"] == "billing"]
+    seen = store.view("queues", "billing").to_pylist()
     reader.sideline(reader.fire(5), reason="no")
     reader.admin.snapshot("before")
     assert store.queues() == ["billing", "orders"]

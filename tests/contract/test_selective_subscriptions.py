@@ -29,7 +29,7 @@ def topic(store):
 
 def main_of(store, name):
     """The sums of the counters of main's shards."""
-    rows = [row for row in store.view("shards").to_pylist() if row["queue"] == name]
+    rows = store.view("shards", name).to_pylist()
     main = [row for row in rows if row["magazine"] == "main"]
     return {count: sum(row[count] for row in main) for count in ("loaded", "deleted", "waiting")}
 
@@ -318,7 +318,7 @@ def test_all_messages_of_a_damaged_segment_are_set_apart(store, topic):
         with suppress(DamagedSegment):
             found = numbers_of(even.fire(3, timeout=0).messages)
     assert found == [2 * MANY, 2 * MANY + 2, 2 * MANY + 4]
-    [row] = [row for row in store.view("queues").to_pylist() if row["queue"] == "even"]
+    [row] = store.view("queues", "even").to_pylist()
     assert row["damaged"] == 2 * MANY
     audit(store, spoiled=True)
 

@@ -34,7 +34,7 @@ MANY = 4_000
 
 
 def waiting(store, name):
-    [row] = [row for row in store.view("queues").to_pylist() if row["queue"] == name]
+    [row] = store.view("queues", name).to_pylist()
     return row["waiting"]
 
 

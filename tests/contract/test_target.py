@@ -57,7 +57,7 @@ def pull_all(target, count, limit=10):
 
 
 def row_of(store, queue):
-    (row,) = [row for row in store.view("queues").to_pylist() if row["queue"] == queue]
+    (row,) = store.view("queues", queue).to_pylist()
     return row
 
 
