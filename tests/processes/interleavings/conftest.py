@@ -13,6 +13,7 @@ from queue_core.catalog import dialect
 from queue_core.catalog.databases.error_codes import ErrorCodes
 from queue_core.support import faults
 from queue_core.verbs import fire
+from tests.factories import make_queue
 from tests.processes import actors
 from tests.processes.actors import Actor
 from tests.statements import was_late
@@ -49,6 +50,11 @@ def two(address, store):
     actor = Actor("two", address)
     yield actor
     actor.close()
+
+
+@pytest.fixture
+def topic(store):
+    return make_queue(store, log="1 hour")
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
 from queue_core.selection.request import FireRequest
 from queue_core.values.outcomes import Settlement
@@ -12,6 +13,8 @@ from tests.factories import make_staged, numbers_of, orders
 
 #: Messages that become a file.
 MANY = 3_000
+#: The transaction of the first one.
+BOTH = pytest.mark.parametrize("fails", [False, True], ids=["commits", "rolls back"])
 
 
 def on_sqlite(store):

@@ -8,14 +8,14 @@ from queue_core.errors import ConsumerFenced
 from queue_core.values.model import State
 from tests.books import audit
 from tests.factories import make_filled, make_queue, numbers_of, orders, with_sidelined
-from tests.processes.interleavings.steps import fires, on_sqlite, two_customers
+from tests.processes.interleavings.steps import BOTH, fires, on_sqlite, two_customers
 from tests.processes.interleavings.test_logs import sets
 
 # fire and fire
 
 
 @pytest.mark.parametrize("pieces", [1, 10], ids=["one slice", "many slices"])
-@pytest.mark.parametrize("fails", [False, True], ids=["commits", "rolls back"])
+@BOTH
 def test_the_second_firing_of_a_shard_goes_on_behind_the_first(store, race, pieces, fails):
     """If the first one fails, it leaves its place to the second."""
     queue = make_queue(store)

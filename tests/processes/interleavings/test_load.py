@@ -10,6 +10,7 @@ from queue_core.segments.shard_hash import shards_of
 from tests.books import audit, leftover_files
 from tests.factories import main, make_batch, make_filled, make_queue, numbers_of, publish_once
 from tests.processes.interleavings.steps import (
+    BOTH,
     MANY,
     fired_ids,
     fires,
@@ -103,7 +104,7 @@ def publishes(staged, batch):
     return verb
 
 
-@pytest.mark.parametrize("fails", [False, True], ids=["commits", "rolls back"])
+@BOTH
 def test_a_batch_that_two_drivers_publish_is_there_once(store, one, two, fails):
     queue = make_queue(store)
     one.start(publishes(stage(store), 7), "load.before_commit")

@@ -15,10 +15,8 @@ from queue_core.values.outcomes import Settlement
 from queue_core.verbs.settle import settle
 from tests.books import in_order
 from tests.dump import log_earlier, log_in_a_minute
-from tests.factories import make_filled, make_queue, numbers_of, orders
-from tests.processes.interleavings.steps import MANY, loads, on_sqlite
-
-BOTH = pytest.mark.parametrize("fails", [False, True], ids=["commits", "rolls back"])
+from tests.factories import make_filled, numbers_of, orders
+from tests.processes.interleavings.steps import BOTH, MANY, loads, on_sqlite
 
 
 def trims(store):
@@ -65,11 +63,6 @@ def subscribes(store):
 
 def sets(**settings):
     return lambda store: store.queue("orders").admin.change_settings(**settings)
-
-
-@pytest.fixture
-def topic(store):
-    return make_queue(store, log="1 hour")
 
 
 @pytest.fixture

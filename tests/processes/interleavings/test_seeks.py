@@ -11,14 +11,9 @@ from queue_core.errors import BadOption
 from queue_core.values.outcomes import Settlement
 from queue_core.verbs.settle import settle
 from tests.dump import log_earlier
-from tests.factories import load_singly, make_queue, numbers_of, orders
-from tests.processes.interleavings.steps import MANY, loads, on_sqlite
-from tests.processes.interleavings.test_logs import BOTH, compacts, deletes, in_order, takes, trims
-
-
-@pytest.fixture
-def topic(store):
-    return make_queue(store, log="1 hour")
+from tests.factories import load_singly, numbers_of, orders
+from tests.processes.interleavings.steps import BOTH, MANY, loads, on_sqlite
+from tests.processes.interleavings.test_logs import compacts, deletes, in_order, takes, trims
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pytest
 from queue_core.errors import SubscriptionDetached
 from tests.books import in_order
 from tests.dump import log_earlier
-from tests.factories import make_queue, numbers_of, orders
-from tests.processes.interleavings.steps import MANY
-from tests.processes.interleavings.test_logs import BOTH, trims
+from tests.factories import numbers_of, orders
+from tests.processes.interleavings.steps import BOTH, MANY
+from tests.processes.interleavings.test_logs import trims
 
 
 def takes(count):
@@ -35,8 +35,7 @@ def turns(store):
 
 
 @pytest.fixture
-def topic(store):
-    topic = make_queue(store, log="1 hour")
+def topic(store, topic):
     store.subscribe("even", to="orders", selector="number % 2 = 0")
     topic.load(orders(MANY))
     return topic

@@ -11,6 +11,7 @@ from queue_core.values.model import Magazine, State
 from tests.books import audit, leftover_files
 from tests.factories import make_filled, make_queue, orders
 from tests.processes.interleavings.steps import (
+    BOTH,
     MANY,
     fired_ids,
     on_sqlite,
@@ -18,12 +19,12 @@ from tests.processes.interleavings.steps import (
     sweeps,
     two_customers,
 )
-from tests.processes.interleavings.test_logs import BOTH, drops, sets
+from tests.processes.interleavings.test_logs import drops, sets
 
 # settle and sweep
 
 
-@pytest.mark.parametrize("fails", [False, True], ids=["commits", "rolls back"])
+@BOTH
 def test_what_is_swept_is_not_settled_any_more(store, race, fails):
     """If the sweep fails, the settlement counts."""
     make_queue(store).load(orders(10))
