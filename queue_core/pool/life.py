@@ -421,16 +421,20 @@ class PoolLife:
         self.ended.set()
 
     def _watch(self) -> None:
-        """Time out late calls, reload messages while suspended, and notice a second pool."""
+        """Time out late calls, settle and reload what waits, and notice a second pool."""
         if self.ended.is_set():
             return
-        self.workers.time_out_after(self._timeout, self._limit)
+        for worker in self.workers.at_work:
+            worker.time_out_after(self._timeout, self._limit)
         try:
             self._presence.check()
             # The transaction of a handler may have the database; only this thread can end it.
             is_free = self._transactions is None or not self._transactions.are_open
             if is_free:
                 self._flush_timings()
+            if is_free and self._config.output is None:
+                for worker in self.workers.at_work:
+                    worker.settle_early()
             if is_free and (not self._is_interested() or self.paused_queues):
                 self._give_back()
             # Last, since there may be no thread for a worker.

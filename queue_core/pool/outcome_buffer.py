@@ -2,7 +2,9 @@
 
 A settlement of many messages costs about as much as one of few. So with quick handlers, the
 outcomes of several batches are settled together: after `LINGER_SECONDS`, or as soon as no message
-is left to handle. With slow handlers, each batch is settled by itself.
+is left to handle. With slow handlers, each batch is settled by itself. What would wait for a slow
+call, the pool's watcher settles within about a second, since others of its groups, or below limits,
+may wait for it; it tries once, and leaves rows for an output queue, whose load may wait for room.
 
 Crash: messages that were handled but not settled are handled again.
 """
@@ -59,12 +61,13 @@ class OutcomeBuffer:
         linger = LOAD_LINGER_SECONDS if loads and self._linger else self._linger
         return bool(self._by_source) and time.monotonic() - self._since >= linger
 
-    def settle(self, stopping: threading.Event) -> None:
+    def settle(self, stopping: threading.Event | None) -> None:
         """
         Settle everything; while the catalog is unavailable, retry until *stopping* is set.
 
-        It also waits while the output queue is full or its storage is missing. Once *stopping* is
-        set, it then puts the messages back.
+        Without *stopping*, it tries once, and keeps what is not settled; this is not for rows. It also
+        waits while the output queue is full or its storage is missing. Once *stopping* is set, it
+        then puts the messages back.
         """
         while self._by_source:
             source, batches = next(iter(self._by_source.items()))
@@ -88,7 +91,9 @@ class OutcomeBuffer:
             self._on_settled(counts, size)
 
 
-def _settled(source: MessageSource, outcomes: PoolOutcomes, stopping: threading.Event) -> Settled:
+def _settled(
+    source: MessageSource, outcomes: PoolOutcomes, stopping: threading.Event | None
+) -> Settled:
     """
     Settle, and keep trying to settle what is left until *stopping* is set.
 
@@ -105,7 +110,7 @@ def _settled(source: MessageSource, outcomes: PoolOutcomes, stopping: threading.
             pause = 0.0 if is_full else RETRY_SECONDS
             if pause:
                 source.trouble.failed(error, "settle")
-            if stopping.wait(pause):
+            if stopping is None or stopping.wait(pause):
                 if outcomes.output is None:
                     raise
                 outcomes = outcomes.put_back()

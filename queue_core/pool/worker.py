@@ -84,7 +84,7 @@ class Worker:
         self._wake = threading.Event()
         self._is_awake = False
         self._thread: threading.Thread | None = None
-        #: Held while the batch goes from one thread to another.
+        #: Held while the batch goes from one thread to another, or another one settles for it.
         self._taking_over = threading.RLock()
         #: The calls that the thread makes.
         self._calls = Interruptible()
@@ -152,6 +152,13 @@ class Worker:
     def settle(self) -> None:
         """Settle the outcomes of a batch that was cancelled."""
         self._outcomes.settle(self._context.stopping)
+
+    def settle_early(self) -> None:
+        """Try to settle outcomes that would wait for a call in progress; raises `Unavailable`."""
+        with self._taking_over:
+            # While it has a batch, its thread leaves them alone; without a thread, `stop` has them.
+            if self.batch is not None and self._thread is not None and self._outcomes.is_due:
+                self._outcomes.settle(None)
 
     def time_out_after(self, seconds: float, limit: str) -> None:
         """Time out the call in progress after *seconds*, the limit of a name."""
@@ -388,10 +395,10 @@ class Workers:
             for cancelled in [worker for worker in workers if worker.cancel()]:
                 settlements.callback(cancelled.settle)
 
-    def time_out_after(self, seconds: float, limit: str) -> None:
-        """Time out calls of the handler that take longer than *seconds*."""
-        for worker in [*self._current(), *self._leaving]:
-            worker.time_out_after(seconds, limit)
+    @property
+    def at_work(self) -> list[Worker]:
+        """All workers, and those that finish their last batch."""
+        return [*self._current(), *self._leaving]
 
     def check_queues(self) -> None:
         """Have a worker check each queue for messages."""

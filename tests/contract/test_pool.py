@@ -18,7 +18,7 @@ from queue_core.consumers.consumer import QueueConsumer
 from queue_core.consumers.manager import NotifyReason
 from queue_core.consumers.trace import Step
 from queue_core.errors import BadOption, BadSelector, SchemaMismatch
-from queue_core.pool import dispatcher
+from queue_core.pool import dispatcher, outcome_buffer
 from queue_core.pool.dispatcher import close_dispatcher, notify_loaded, open_dispatcher
 from queue_core.queue.opened import OpenedQueue
 from tests.contract.pools import Recorder
@@ -591,6 +591,35 @@ def test_drain_waits_for_those_that_wait_for_others_of_their_group(
     with ConsumerPool(store, "grouped", Recorder(), concurrency=concurrency, batch=batch) as pool:
         assert pool.drain(PATIENCE)
         assert pool.counts == {"deleted": 30}
+
+
+@pytest.mark.each_catalog
+def test_others_of_a_group_do_not_wait_for_a_slow_call_that_follows(store, monkeypatch):
+    """The outcome of the first one waited in the hands of the worker."""
+    monkeypatch.setattr(outcome_buffer, "LINGER_SECONDS", 0.5)
+    queue = make_queue(store, "grouped", group="customer")
+    queue.load(
+        [
+            {"number": number, "customer": customer, "amount": 1.0}
+            for number, customer in enumerate("aba")
+        ]
+    )
+    called, over = threading.Event(), threading.Event()
+
+    def handler(message):
+        if message["number"] == 1:
+            called.set()
+            assert over.wait(PATIENCE)
+        return True
+
+    with ConsumerPool(store, "grouped", handler, concurrency=1, batch=1) as pool:
+        assert called.wait(PATIENCE)
+        pool.increase()
+        # If they wait for the call, it fails, and is counted too.
+        until(lambda: pool.counts == {"deleted": 2})
+        over.set()
+        assert pool.drain(PATIENCE)
+        assert pool.counts == {"deleted": 3}
 
 
 def test_messages_that_were_taken_away_are_counted_as_lost(store, queue):

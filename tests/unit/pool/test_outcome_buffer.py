@@ -133,3 +133,19 @@ def test_lost_messages_count_for_themselves():
     buffer.settle(threading.Event())
 
     assert sum(counts, Counter()) == {"deleted": 3, "lost": 2}
+
+
+def test_an_early_settlement_is_tried_once_and_keeps_what_is_left():
+    """The pool's watcher makes it, and has calls to time out meanwhile."""
+    sizes, one, other = [], Source(), Source(failures=1)
+    buffer = OutcomeBuffer(noting([], sizes), at_once=False)
+    for batch in (handled(one, 1), handled(other, 2)):
+        buffer.add(batch)
+
+    with pytest.raises(CatalogUnavailable, match="gone"):
+        buffer.settle(None)
+    assert (one.settled, other.settled, buffer.bytes) == ([[1]], [], 8)
+
+    buffer.settle(None)
+    assert (one.settled, other.settled, buffer.bytes) == ([[1]], [[2]], 0)
+    assert sizes == [8, 8]
