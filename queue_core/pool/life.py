@@ -80,7 +80,6 @@ class PoolLife:
         self._limit = config.contract.limit_for(self._infos)
         self._follows = follows
         self._lock = threading.Lock()
-        self._paused = False
         #: When the last heartbeat began, and the `concurrency_of` of the queues then.
         self._seen_at, self._numbers = -inf, dict[str, int]()
         #: The queues that were deactivated or dropped since the start.
@@ -208,7 +207,6 @@ class PoolLife:
 
     def set_paused(self, paused: bool) -> None:
         """Fire no more messages, or fire them again."""
-        self._paused = paused
         self.workers.set_suspended(SuspendReason.FLOW_CONTROL, paused)
 
     def drain(self, seconds: float | None) -> bool:
@@ -302,7 +300,8 @@ class PoolLife:
         pressure = self._config.pressure
         pressed = pressure is not None and pressure.applied
         stopped = self._breaker is not None and self._breaker.gate.stopped
-        suspended = self._paused or pressed or stopped or not self.concurrency
+        suspended = pressed or stopped or not self.concurrency
+        suspended = suspended or SuspendReason.FLOW_CONTROL in self.workers.suspended
         return not suspended and self.credit.missing_for() < interests.BEAT_SECONDS
 
     @property

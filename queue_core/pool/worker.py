@@ -323,7 +323,8 @@ class Workers:
         self._leaving: list[Worker] = []
         #: How many workers there have ever been; the next one gets this number.
         self._started = 0
-        self._suspended: set[SuspendReason] = set()
+        #: Why all of them are suspended.
+        self.suspended: set[SuspendReason] = set()
 
     def __len__(self) -> int:
         return len(self._workers)
@@ -340,8 +341,8 @@ class Workers:
                 # Before any of them starts, since all of them share the bytes of the pool.
                 self._workers += added
                 for worker in added:
-                    for reason in self._suspended:
-                        _set(worker, reason, suspended=True)
+                    for reason in self.suspended:
+                        self._follow(worker, reason)
             for n, worker in enumerate(added):
                 try:
                     worker.start()
@@ -367,10 +368,10 @@ class Workers:
     def set_suspended(self, reason: SuspendReason, suspended: bool) -> None:
         """Suspend all workers, including later ones, for a reason, or resume them."""
         with self._lock:
-            (self._suspended.add if suspended else self._suspended.discard)(reason)
+            (self.suspended.add if suspended else self.suspended.discard)(reason)
             workers = list(self._workers)
         for worker in workers:
-            _set(worker, reason, suspended=suspended)
+            self._follow(worker, reason)
 
     def end(self) -> None:
         """Have all workers take no more messages."""
@@ -431,10 +432,10 @@ class Workers:
         with self._lock:
             return list(self._workers)
 
-
-def _set(worker: Worker, reason: SuspendReason, *, suspended: bool) -> None:
-    for consumer in worker.consumers:
-        if suspended:
-            consumer.suspend(reason)
-        else:
-            consumer.resume(reason)
+    def _follow(self, worker: Worker, reason: SuspendReason) -> None:
+        for consumer in worker.consumers:
+            done: bool | None = None
+            # Again if another thread has changed it since.
+            while done != (reason in self.suspended):
+                done = reason in self.suspended
+                (consumer.suspend if done else consumer.resume)(reason)

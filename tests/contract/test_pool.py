@@ -14,7 +14,7 @@ import pytest
 from queue_core import ConsumerPool, Later, Pressure, Queue, batch_handler
 from queue_core.catalog.poller import Poller
 from queue_core.consumers import trace
-from queue_core.consumers.consumer import QueueConsumer
+from queue_core.consumers.consumer import QueueConsumer, SuspendReason
 from queue_core.consumers.manager import NotifyReason
 from queue_core.consumers.trace import Step
 from queue_core.errors import BadOption, BadSelector, SchemaMismatch
@@ -376,6 +376,25 @@ def test_a_paused_pool_finishes_and_takes_nothing_more(store, queue):
         assert pool.drain(PATIENCE)
 
     assert len(recorder.messages) == 10
+
+
+def test_of_a_pause_and_a_resume_at_the_same_time_the_last_one_counts(store, queue, monkeypatch):
+    """The workers that the pause came to last stayed suspended."""
+    suspend, others = QueueConsumer.suspend, []
+
+    def late(consumer, reason):
+        if not others:
+            others.append(reason)
+            pool.resume()
+        suspend(consumer, reason)
+
+    with ConsumerPool(store, "orders", Recorder(), concurrency=3) as pool:
+        monkeypatch.setattr(QueueConsumer, "suspend", late)
+        pool.pause()
+        queue.load(orders(5))
+        assert pool.drain(PATIENCE)
+        assert pool.counts == {"deleted": 5}
+        assert others == [SuspendReason.FLOW_CONTROL]
 
 
 def test_back_pressure_suspends_all_pools_of_the_process(store, queue):
