@@ -166,6 +166,12 @@ class Gate:
                 self.vacant = len(self._empty) >= self._sources
                 self.probe = Probe.UNUSED if self.vacant else Probe.WANTED
 
+    def refused(self, source: Hashable) -> None:
+        """Note that a source may fire the message of the probe later; others may do so before."""
+        with self._lock:
+            if self.probe is Probe.FIRED and self._asked == source:
+                self.probe = Probe.WANTED
+
     def update(self, *, stops: bool, exempt: bool) -> bool:
         """Take over the shared state: whether it stops, or never does; True if it changed."""
         with self._lock:

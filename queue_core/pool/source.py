@@ -286,7 +286,10 @@ class AcquiringSource(MessageSource):
             return None
         firing = self._fire_now(1, room=1)
         (probe,), _ = self._divided(firing.messages, [1], more=firing.more)
-        if probe is None and self.refused_for is None:
+        # Not as of `refused_for`, which another worker may have set meanwhile.
+        if probe is None and (firing.stalled or firing.opens_in is not None):
+            breaker.gate.refused(self)
+        elif probe is None:
             breaker.found_nothing(self)
         return probe
 

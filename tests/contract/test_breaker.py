@@ -10,10 +10,12 @@ import pytest
 
 from ignis_sink.options import SinkOptions
 from ignis_sink.settle import SettleBatchWriter
-from queue_core import Breaker, ConsumerPool, Predicate, batch_handler
+from queue_core import Breaker, ConsumerPool, Predicate, batch_handler, limit
 from queue_core.catalog.records.breakers import SharedBreaker
 from queue_core.errors import BadOption
 from queue_core.handling.breaker_state import BreakerState
+from queue_core.handling.gate import Gate
+from queue_core.pool import breaking
 from queue_core.pool.breaking import LEASE_SECONDS, PoolBreaker
 from tests.command_line import answer
 from tests.factories import make_queue, numbers_of, orders
@@ -273,6 +275,29 @@ def test_a_queue_that_has_ended_is_not_asked_for_the_message_of_a_probe(store, q
     with ConsumerPool(store, names, Service(), concurrency=1, breaker=QUICK) as pool:
         until(lambda: store.view("breakers").num_rows == 1)
         assert pool.drain(PATIENCE)
+
+
+def test_a_queue_whose_limit_refuses_the_probe_leaves_it_to_others(store, queue, monkeypatch):
+    """They waited for the end of its lease."""
+    monkeypatch.setattr(breaking, "LEASE_SECONDS", 10 * PATIENCE)
+    limited = make_queue(store, "limited", limits=limit(in_flight=1))
+    limited.load(orders(2, 1000))
+    assert len(limited.fire(1)) == 1
+    queue.load(orders(500))
+    service, asked, fires_probe = Service(), [], Gate.fires_probe
+
+    def noted(gate, source):
+        fires = fires_probe(gate, source)
+        asked.extend([source.trouble.queue] if fires else [])
+        return fires
+
+    monkeypatch.setattr(Gate, "fires_probe", noted)
+    names = ["limited", "orders"]
+    with ConsumerPool(store, names, service, concurrency=1, batch=50, breaker=QUICK):
+        eventually(lambda: "limited" in asked)
+        service.down = False
+        eventually(lambda: not queue.browse().num_rows)
+    assert not [number for number in service.handled if number >= 1000]
 
 
 # the state that all processes share

@@ -173,6 +173,23 @@ def test_all_sources_are_asked_for_the_message_of_a_probe():
     assert gate.fires_probe("one")
 
 
+def test_a_source_that_is_refused_is_asked_again_and_others_before():
+    gate = stopped(sources=2)
+    gate.begin_probe()
+    assert gate.fires_probe("one")
+
+    # Only who was asked can say so.
+    gate.refused("two")
+    assert gate.probe is Probe.FIRED
+    gate.refused("one")
+    assert gate.fires_probe("two")
+    gate.found_nothing("two")
+
+    assert not gate.vacant
+    assert not gate.fires_probe("two")
+    assert gate.fires_probe("one")
+
+
 def test_one_that_a_person_has_closed_never_stops():
     gate = Gate(Breaker(of=4))
     gate.update(stops=False, exempt=True)
