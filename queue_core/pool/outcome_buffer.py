@@ -63,11 +63,10 @@ class OutcomeBuffer:
 
     def settle(self, stopping: threading.Event | None) -> None:
         """
-        Settle everything; while the catalog is unavailable, retry until *stopping* is set.
+        Settle everything; retry while the catalog is unavailable or the output queue has no room.
 
-        Without *stopping*, it tries once, and keeps what is not settled; this is not for rows. It also
-        waits while the output queue is full or its storage is missing. Once *stopping* is set, it
-        then puts the messages back.
+        Once *stopping* is set, what cannot be settled is put back. With None instead, which is not
+        for messages with rows, it tries once, and keeps what it could not settle.
         """
         while self._by_source:
             source, batches = next(iter(self._by_source.items()))

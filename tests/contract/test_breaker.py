@@ -294,9 +294,9 @@ def test_a_queue_whose_limit_refuses_the_probe_leaves_it_to_others(store, queue,
     monkeypatch.setattr(Gate, "fires_probe", noted)
     names = ["limited", "orders"]
     with ConsumerPool(store, names, service, concurrency=1, batch=50, breaker=QUICK):
-        eventually(lambda: "limited" in asked)
+        until(lambda: "limited" in asked)
         service.down = False
-        eventually(lambda: not queue.browse().num_rows)
+        until(lambda: not queue.browse().num_rows)
     assert not [number for number in service.handled if number >= 1000]
 
 
