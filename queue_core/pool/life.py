@@ -431,7 +431,8 @@ class PoolLife:
             is_free = self._transactions is None or not self._transactions.are_open
             if is_free:
                 self._flush_timings()
-            if is_free and self._config.output is None:
+            # A slow call of a transactional pool has its transaction open.
+            if self._transactions is None and self._config.output is None:
                 for worker in self.workers.at_work:
                     worker.settle_early()
             if is_free and (not self._is_interested() or self.paused_queues):
