@@ -4,7 +4,8 @@ A settlement of many messages costs about as much as one of few. So with quick h
 outcomes of several batches are settled together: after `LINGER_SECONDS`, or as soon as no message
 is left to handle. With slow handlers, each batch is settled by itself. What would wait for a slow
 call, the pool's watcher settles within about a second, since others of its groups, or below limits,
-may wait for it; it tries once, and leaves rows for an output queue, whose load may wait for room.
+may wait for it. It tries once, and leaves rows for an output queue, whose load may wait for room,
+and what transactional pools have, since the transaction of a slow call is open.
 
 Crash: messages that were handled but not settled are handled again.
 """
