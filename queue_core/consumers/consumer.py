@@ -45,7 +45,8 @@ class QueueConsumer(Generic[Work]):
             all.
         acquires: Whether it takes messages; False for a browser.
         selective: Whether it leaves messages to others that it does not select.
-        is_busy: Returns whether to notify others first, because its worker is at work.
+        busy: Returns whether to notify others first: 0 if its worker has nothing to do, 1 if it is
+            at work, 2 if it is in a call.
     """
 
     def __init__(
@@ -57,10 +58,10 @@ class QueueConsumer(Generic[Work]):
         priority: int | None = None,
         acquires: bool = True,
         selective: bool = False,
-        is_busy: Callable[[], bool] = lambda: False,
+        busy: Callable[[], int] = lambda: 0,
     ) -> None:
         self.name = name
-        self.is_busy = is_busy
+        self.busy = busy
         self.take = take
         self.priority = priority
         self.acquires = acquires

@@ -165,15 +165,15 @@ class QueueConsumerManager:
             self._notify_one(NotifyReason.UNINTERESTED)
 
     def _notify_one(self, reason: NotifyReason) -> None:
-        """Notify who has waited longest, of the highest rank; those at work after all others."""
+        """Notify who has waited longest, of the highest rank; one at work later, in a call last."""
         arrival = self.arrival
         rank = self.lists.highest_wanting()
         if self._exhausted == arrival or rank is None:
             return
         self.reasons[reason] += 1
-        for may_be_busy in (False, True):
+        for most in range(3):
             for consumer in self.lists.interested(rank):
-                suits = consumer.exhausted_at != arrival and (may_be_busy or not consumer.is_busy())
+                suits = consumer.exhausted_at != arrival and consumer.busy() <= most
                 if suits and self.lists.set_notified(consumer, True):
                     self._wake(consumer)
                     return

@@ -102,7 +102,7 @@ class Worker:
                 priority=context.config.priority,
                 acquires=not context.config.browse,
                 selective=context.config.selective,
-                is_busy=lambda: self._is_awake or self._wake.is_set(),
+                busy=self._busy,
             ): dispatcher
             for dispatcher, source in context.sources.items()
         }
@@ -200,6 +200,12 @@ class Worker:
                 self._context.name,
                 extra={"queue": queue, "message_id": message, "limit": limit, "seconds": seconds},
             )
+
+    def _busy(self) -> int:
+        """Return 0 with nothing to do, 2 in a call, which may take long, and otherwise 1."""
+        if self.batch is not None:
+            return 2
+        return int(self._is_awake or self._wake.is_set())
 
     def _abort(self, late: threading.Thread | None) -> None:
         """End the transaction of a late call: its locks would keep others waiting."""

@@ -103,14 +103,14 @@ def test_a_consumer_that_found_nothing_is_notified_last(shop):
     assert shop.got == {"c0": 2, "c1": 1, "c2": 1}
 
 
-def test_one_whose_worker_is_in_a_call_is_notified_after_all_others(shop):
-    shop.consumer("busy", is_busy=lambda: True)
+def test_one_whose_worker_is_at_work_is_notified_after_others_and_one_in_a_call_last(shop):
+    shop.consumer("in a call", busy=lambda: 2)
+    shop.consumer("at work", busy=lambda: 1)
     shop.consumer("idle")
 
-    shop.load(1)
-    assert names(shop.notified) == ["idle"]
-    shop.load(2)
-    assert names(shop.notified) == ["idle", "busy"]
+    for message in range(3):
+        shop.load(message)
+    assert names(shop.notified) == ["idle", "at work", "in a call"]
 
 
 def test_a_consumer_that_was_given_all_it_can_take_has_another_one_notified(shop):
