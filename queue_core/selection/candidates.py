@@ -26,7 +26,7 @@ from queue_core.catalog.slices.slices import ShardKey, fetch
 from queue_core.selection.acquire import by_shard
 from queue_core.selection.best_scan import PAGE, ByColumns, ByRank, find_first, first_of
 from queue_core.selection.fifo_scan import STEP_ROWS, ScanConditions, ShardScan
-from queue_core.selection.fired import Refusal
+from queue_core.selection.fired import Refusal, fitting
 from queue_core.selection.known_groups import KnownGroups
 from queue_core.selection.merging import merged
 from queue_core.selection.quotas import bytes_of_queues, cut_by_horizon, shares_of_queues
@@ -264,9 +264,9 @@ class _CandidateSearch:
         ids: Numbers = rows.column(ID).to_numpy()
         if max_bytes is None:
             return ids
-        count = int((np.cumsum(rows.column(BYTES).to_numpy()) <= max_bytes).sum())
-        self._is_full |= count < len(ids)
-        return ids[: max(count, 1)]
+        ids, is_cut = fitting(ids, rows.column(BYTES).to_numpy(), max_bytes)
+        self._is_full |= is_cut
+        return ids
 
     def _oldest(self, family: _Family) -> Numbers:
         """Return the oldest matches of each shard, as evenly as possible."""

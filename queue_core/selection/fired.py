@@ -8,8 +8,12 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from queue_core.values.model import ReadPlan, Ticket
 from queue_core.values.plan import Taken
+from queue_core.values.rows import Numbers
 
 if TYPE_CHECKING:
     from queue_core.catalog.slices.shard_locks import Backlog
@@ -96,6 +100,12 @@ class Fired:
     @property
     def _refusals(self) -> list[Refusal]:
         return [each for each in (self.refused, self.locked) if each is not None]
+
+
+def fitting(ids: Numbers, sizes: npt.NDArray[np.float64], most: int) -> tuple[Numbers, bool]:
+    """Return the first messages of *most* bytes, one at least; and whether some are left."""
+    count = int((np.cumsum(sizes) <= most).sum())
+    return ids[: max(count, 1)], count < len(ids)
 
 
 def _apart(seconds: float) -> float:

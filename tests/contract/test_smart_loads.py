@@ -102,7 +102,7 @@ def one_of_each() -> Iterator[Any]:
         yield pytest.param(text, ask, order, id=text, marks=marks)
 
 
-@pytest.mark.parametrize(("text", "ask", "order"), one_of_each())
+@pytest.mark.parametrize(("text", "ask", "order"), list(one_of_each()))
 def test_a_queue_has_the_entries_of_the_loop(store: Store, text: str, ask: Ask, order: str) -> None:
     queue = make_queue(store, schema=SCHEMA, key="key", shards=SHARDS, policy=text)
     go(Beside(queue, None, ask, order, seed=7))
