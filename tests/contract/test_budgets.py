@@ -333,7 +333,7 @@ def test_a_log_that_has_ended_is_not_read_again(store, topic):
 
 
 def test_what_cannot_be(store, topic):
-    with pytest.raises(BadOption, match="no subscription"):
+    with pytest.raises(BadOption, match="not a subscription"):
         topic.admin.detach()
     with pytest.raises(BadOption, match="not detached"):
         topic.admin.attach()

@@ -307,7 +307,7 @@ def test_only_a_paused_subscription_seeks_and_what_is_in_flight_stays(store, top
     reader.admin.pause()
     with pytest.raises(BadOption, match="5 messages of queue 'billing' are in flight, with worker"):
         reader.admin.seek("before")
-    with pytest.raises(BadOption, match="no subscription"):
+    with pytest.raises(BadOption, match="not a subscription"):
         topic.admin.seek("earliest")
     with pytest.raises(BadOption, match="no snapshot 'befor'; did you mean 'before'"):
         reader.admin.seek("befor")
@@ -337,7 +337,7 @@ def test_a_snapshot_is_hidden_and_keeps_its_part_of_the_log(store, topic, reader
         reader.admin.snapshot("before")
     with pytest.raises(BadName, match="neither"):
         reader.admin.snapshot("latest")
-    with pytest.raises(BadOption, match="no subscription"):
+    with pytest.raises(BadOption, match="not a subscription"):
         topic.admin.snapshot("before")
 
     reader.shovel()
