@@ -348,7 +348,7 @@ class Catalog:
 
     def _inode(self) -> int | None:
         try:
-            return os.stat(self._shown).st_ino if self.file else None
+            return os.stat(self.file).st_ino if self.file else None
         except (FileNotFoundError, NotADirectoryError):
             return -1
         except OSError as error:
