@@ -107,6 +107,14 @@ class QueueConsumer(Generic[Work]):
         """Remove a reason to want no work."""
         self._set(reason, suspended=False)
 
+    def follow(self, reason: SuspendReason, suspends: Callable[[], bool]) -> None:
+        """Suspend or resume for a reason, as *suspends* says, which other threads may change."""
+        done: bool | None = None
+        # Again if it has changed since.
+        while done != (wanted := suspends()):
+            (self.suspend if wanted else self.resume)(reason)
+            done = wanted
+
     def notify_work(self) -> None:
         """Pass on that there may be work; the queue's manager calls this."""
         self.wakeups += 1

@@ -54,8 +54,4 @@ class Pressure:
             self._pass_on(consumer)
 
     def _pass_on(self, consumer: QueueConsumer[Any]) -> None:
-        applied: bool | None = None
-        # Again if another thread has changed it since.
-        while applied != self.applied:
-            applied = self.applied
-            (consumer.suspend if applied else consumer.resume)(SuspendReason.BACK_PRESSURE)
+        consumer.follow(SuspendReason.BACK_PRESSURE, lambda: self.applied)

@@ -440,8 +440,4 @@ class Workers:
 
     def _follow(self, worker: Worker, reason: SuspendReason) -> None:
         for consumer in worker.consumers:
-            done: bool | None = None
-            # Again if another thread has changed it since.
-            while done != (reason in self.suspended):
-                done = reason in self.suspended
-                (consumer.suspend if done else consumer.resume)(reason)
+            consumer.follow(reason, lambda: reason in self.suspended)
